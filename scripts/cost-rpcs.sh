@@ -5,15 +5,13 @@
 #
 # Runs under vm.sh, with a plugin that counts in the machine of that role: has the client issue RPCs,
 # and puts their names and the machine's symbols beside what the plugin writes into FOLDER. DIALECT is
-# a version with the size of its messages (selftests/lib/version.sh), which this module speaks.
+# a version with the size of its messages (selftests/lib/version-guest.sh), which this module speaks.
 
 . "$(dirname "$0")/lib.sh"
 . "$here/vm-lib.sh"
 
 role=$1 folder=$2 dialect=${3:-}
-guest=$(<"$PROJECT/selftests/lib/guest.sh")
-# shellcheck source=../selftests/lib/version.sh
-. "$PROJECT/selftests/lib/version.sh"
+guest=$(cat "$PROJECT"/selftests/lib/{guest,version-guest}.sh)$'\n'
 parameters=/sys/module/rpcrdma_test_cost/parameters
 
 issue() { LIMIT=900 client_run "cd $parameters && echo $1 >count && echo $2 >size && echo $3 >run"; }

@@ -7,22 +7,24 @@
 . "$(dirname "$0")/lib/test.sh"
 
 # Pieces of random data, one for each size, with their checksums.
-make_pieces='
+guest_add <<-'EOF'
 	make_pieces() {
 		rm -rf /run/$TEST
 		mkdir -p /run/$TEST
-		head -c $(($(printf "%s\n" "$@" | sort -n |
-			tail -n 1) + 4096)) /dev/urandom >/run/$TEST.source
+		head -c $(($(printf '%s\n' "$@" | sort -n | tail -n 1) + 4096)) /dev/urandom \
+			>/run/$TEST.source
 		cd /run/$TEST
 		for n; do
+			# shellcheck disable=SC2094 # A file is named after its size.
 			tail -c +$((n % 4093 + 1)) /run/$TEST.source | head -c $n >$n || true
 			[ $(stat -c %s $n) = $n ]
 		done
 		sha256sum * >/run/$TEST.sha256
-	}'
+	}
+EOF
 
 # The largest payload that still goes inline, found by bisection: largest_inline COLUMN COMMAND...
-largest_inline='
+guest_add <<-'EOF'
 	largest_inline() {
 		local column=$1 inline=1 chunk=8192 n before
 		shift
@@ -40,7 +42,8 @@ largest_inline='
 	}
 	read_probe() {
 		dd if=$MNT/$TEST/probe of=/dev/null bs=$1 count=1 iflag=direct status=none
-	}'
+	}
+EOF
 
 # Proves: V1-057, V1-075.
 check_sizes() {
@@ -48,16 +51,18 @@ check_sizes() {
 	[ "$rsize" = 1048576 ] || options=rsize=$rsize,wsize=$rsize
 	[ "$mode" = buffered ] || direct=yes
 	server_dir /export
-	server "chmod 777 /export/$TEST"
+	server 'chmod 777 /export/$TEST'
 	mount_nfs "$vers" "$options"
-	client "grep -q ' /mnt/nfs .*rsize=$rsize,wsize=$rsize,' /proc/mounts"
+	client rsize="$rsize" 'grep -q " /mnt/nfs .*rsize=$rsize,wsize=$rsize," /proc/mounts'
 
-	inline=$(client "$largest_inline
-		write=\$(largest_inline 11 write_probe)
+	inline=$(client <<-'EOF'
+		write=$(largest_inline 11 write_probe)
 		write_probe 8192
-		read=\$(largest_inline 12 read_probe)
-		rm \$MNT/$TEST/probe
-		echo \$write \$read")
+		read=$(largest_inline 12 read_probe)
+		rm $MNT/$TEST/probe
+		echo $write $read
+	EOF
+	)
 	printf 'payloads of up to %s bytes (write, read) go inline\n' "$inline"
 	sizes="0 1 3 4 5 4095 4096 4097 $((rsize - 1)) $rsize $((rsize + 1)) $large"
 	for size in $inline; do
@@ -67,87 +72,100 @@ check_sizes() {
 		sizes+=" $(seq -s ' ' $((size - 1)) $((size + 2)))"
 	done
 
-	client "$make_pieces; make_pieces $sizes"
-	client "
+	client sizes="$sizes" 'make_pieces $sizes'
+	client direct="$direct" <<-'EOF'
 		cd /run/$TEST
 		for n in *; do
-			if [ -n '$direct' ] && [ \$n -gt 0 ]; then
-				dd if=\$n of=\$MNT/$TEST/\$n bs=\$n count=1 iflag=fullblock \
+			if [ -n "$direct" ] && [ $n -gt 0 ]; then
+				dd if=$n of=$MNT/$TEST/$n bs=$n count=1 iflag=fullblock \
 					oflag=direct status=none
 			else
-				cp \$n \$MNT/$TEST/\$n
+				cp $n $MNT/$TEST/$n
 			fi
 		done
-		sync -f \$MNT"
-	client "cat /run/$TEST.sha256" >"$RUN/$TEST.sha256"
+		sync -f $MNT
+	EOF
+	client 'cat /run/$TEST.sha256' >"$RUN/$TEST.sha256"
 	put server "$RUN/$TEST.sha256" "/run/$TEST.sha256"
-	server "cd /export/$TEST && [ \$(ls | wc -l) = \$(wc -l </run/$TEST.sha256) ] &&
-		sha256sum --quiet -c /run/$TEST.sha256"
+	server <<-'EOF'
+		cd /export/$TEST && [ $(ls | wc -l) = $(wc -l </run/$TEST.sha256) ] &&
+			sha256sum --quiet -c /run/$TEST.sha256
+	EOF
 
 	# Other data under the same names comes from the server.
-	server "$make_pieces; make_pieces $sizes; rm /export/$TEST/*; mv /run/$TEST/* /export/$TEST"
-	server "cat /run/$TEST.sha256" >"$RUN/$TEST.sha256"
+	server sizes="$sizes" \
+		'make_pieces $sizes; rm /export/$TEST/*; mv /run/$TEST/* /export/$TEST'
+	server 'cat /run/$TEST.sha256' >"$RUN/$TEST.sha256"
 	put client "$RUN/$TEST.sha256" "/run/$TEST.sha256"
-	client "
+	client direct="$direct" <<-'EOF'
 		drop_caches
-		cd \$MNT/$TEST
-		[ \$(ls | wc -l) = \$(wc -l </run/$TEST.sha256) ]
-		if [ -n '$direct' ]; then
+		cd $MNT/$TEST
+		[ $(ls | wc -l) = $(wc -l </run/$TEST.sha256) ]
+		if [ -n "$direct" ]; then
 			for n in *; do
-				dd if=\$n of=/run/$TEST/\$n bs=\$((n + 1)) iflag=direct status=none
+				dd if=$n of=/run/$TEST/$n bs=$((n + 1)) iflag=direct status=none
 			done
 			cd /run/$TEST
 		fi
-		sha256sum --quiet -c /run/$TEST.sha256"
-	client "rm -rf /run/$TEST /run/$TEST.*"
-	server "rm -rf /run/$TEST /run/$TEST.*"
+		sha256sum --quiet -c /run/$TEST.sha256
+	EOF
+	client 'rm -rf /run/$TEST /run/$TEST.*'
+	server 'rm -rf /run/$TEST /run/$TEST.*'
 }
 
 # nfsd copies into pages of its own what it otherwise takes from the page cache.
 without_splice() {
 	local file=/sys/kernel/debug/nfsd/disable-splice-read
-	server "[ -f $file ]" || skip "the server's kernel has no $file"
-	defer "server 'echo 0 >$file'"
-	server "echo 1 >$file"
+	server file="$file" '[ -f $file ]' || skip "the server's kernel has no $file"
+	defer server file="$file" 'echo 0 >$file'
+	server file="$file" 'echo 1 >$file'
 	check_sizes "$@"
 }
 
-# Memory of programs that begins anywhere in a page, with blocks that end anywhere, several at a time.
+# Memory of programs that begins anywhere in a page, with blocks that end anywhere, several at a
+# time.
 unaligned() {
 	client 'perl -MFcntl -e 0' || skip "the client has no perl"
 	server_dir /export
-	server "chmod 777 /export/$TEST"
+	server 'chmod 777 /export/$TEST'
 	mount_nfs "$1"
 	put client "$lib/unaligned.pl" "/run/$TEST.pl"
-	LIMIT=120 client "
+	LIMIT=120 client <<-'EOF'
 		head -c 2M /dev/urandom >/run/$TEST.data
-		perl /run/$TEST.pl write /run/$TEST.data \$MNT/$TEST
-		for file in \$MNT/$TEST/*; do
-			name=\${file##*/}
-			tail -c +\$((\${name%-*} + 1)) /run/$TEST.data | head -c \$(stat -c %s \$file) >/run/$TEST.data.\$name || true
+		perl /run/$TEST.pl write /run/$TEST.data $MNT/$TEST
+		for file in $MNT/$TEST/*; do
+			name=${file##*/}
+			tail -c +$((${name%-*} + 1)) /run/$TEST.data |
+				head -c $(stat -c %s $file) >/run/$TEST.data.$name || true
 		done
 		cd /run
-		sha256sum $TEST.data.* | sed 's/ $TEST.data./ /' >/run/$TEST.sha256
-		rm $TEST.data.*"
-	client "cat /run/$TEST.sha256" >"$RUN/$TEST.sha256"
+		sha256sum $TEST.data.* | sed "s/ $TEST.data./ /" >/run/$TEST.sha256
+		rm $TEST.data.*
+	EOF
+	client 'cat /run/$TEST.sha256' >"$RUN/$TEST.sha256"
 	put server "$RUN/$TEST.sha256" "/run/$TEST.sha256"
-	server "
+	server <<-'EOF' >"$RUN/$TEST.sha256"
 		cd /export/$TEST
-		[ \$(wc -l </run/$TEST.sha256) = 16 ]
+		[ $(wc -l </run/$TEST.sha256) = 16 ]
 		sha256sum --quiet -c /run/$TEST.sha256
-		for file in *; do head -c \$(stat -c %s \$file) /dev/urandom >/run/$TEST.data; cp /run/$TEST.data \$file; done
-		sha256sum *" >"$RUN/$TEST.sha256"
+		for file in *; do
+			head -c $(stat -c %s $file) /dev/urandom >/run/$TEST.data
+			cp /run/$TEST.data $file
+		done
+		sha256sum *
+	EOF
 	put client "$RUN/$TEST.sha256" "/run/$TEST.sha256"
-	LIMIT=120 client "
+	LIMIT=120 client <<-'EOF'
 		drop_caches
-		perl /run/$TEST.pl read /run/$TEST.data \$MNT/$TEST
+		perl /run/$TEST.pl read /run/$TEST.data $MNT/$TEST
 		cd /run
 		sort -k 2 -o $TEST.sha256 $TEST.sha256
-		sha256sum $TEST.data.* | sed 's/ $TEST.data./ /' | sort -k 2 | cmp - $TEST.sha256
+		sha256sum $TEST.data.* | sed "s/ $TEST.data./ /" | sort -k 2 | cmp - $TEST.sha256
 		rm /run/$TEST.*
-		[ \$(xprt_stat 3) = 1 ] || fail 'the connection has ended'
-		umount \$MNT && wait_for 10 module_unused"
-	server "rm /run/$TEST.*"
+		[ $(xprt_stat 3) = 1 ] || fail 'the connection has ended'
+		umount $MNT && wait_for 10 module_unused
+	EOF
+	server 'rm /run/$TEST.*'
 }
 
 # RPCs of 4 MiB, each way. No client of Linux's makes any: its NFS has 1 MiB at most
@@ -160,28 +178,32 @@ large_rpcs() {
 	defer "largest_block 1048576"
 	largest_block $length
 	server_dir /export
-	server "
-		[ \$(cat /proc/fs/nfsd/max_block_size) = $length ]
+	server length="$length" <<-'EOF'
+		[ $(cat /proc/fs/nfsd/max_block_size) = $length ]
 		head -c $length /dev/urandom >/export/$TEST/file
-		end_grace"
-	client "
+		end_grace
+	EOF
+	client <<-'EOF'
 		FILE=/export/$TEST/file /lab/payload/rpcrdma-peer \
-			--requester \$SERVER large </dev/null >/run/$TEST.out
-		cat /run/$TEST.out"
-	[ "$(client "cat /run/$TEST.out; rm /run/$TEST.out")" = \
+			--requester $SERVER large </dev/null >/run/$TEST.out
+		cat /run/$TEST.out
+	EOF
+	[ "$(client 'cat /run/$TEST.out; rm /run/$TEST.out')" = \
 		"large:$(for _ in 1 2 3; do printf ' %s_%d' read $length written $length; done)" ]
-	server "
+	server length="$length" <<-'EOF'
 		cd /export/$TEST
-		[ \$(stat -c %s file) = $((4 * length)) ]
-		for n in 1 2 3; do cmp -n $length ./file file 0 \$((n * $length)); done"
+		[ $(stat -c %s file) = $((4 * length)) ]
+		for n in 1 2 3; do cmp -n $length ./file file 0 $((n * length)); done
+	EOF
 }
 
 # The server's own idea of a largest block depends on its memory.
 largest_block() {
-	server "
+	server size="$1" <<-'EOF'
 		/lab/guest/server stop
-		echo $1 >/proc/fs/nfsd/max_block_size
-		/lab/guest/server resume"
+		echo $size >/proc/fs/nfsd/max_block_size
+		/lab/guest/server resume
+	EOF
 }
 before=$(server 'cat /proc/fs/nfsd/max_block_size')
 if [ "$before" -ne 1048576 ]; then

@@ -8,28 +8,30 @@
 
 server 'command -v nfsdctl >/dev/null' || skip "the server has no nfsdctl"
 
-guest+='
-# Only by netlink are there listeners at one address, which begin before the threads do: listen
-# ADDRESS...
-listen() {
-	local address words=()
-	for address; do words+=("+rdma:$address"); done
-	nfsdctl listener "${words[@]}"
-}
-listeners() { rdma -d resource show cm_id | grep "state LISTEN " | grep -F "comm [rpcrdma]" ||
-	true; }
-# Whether one of this module listens at an address, be it in brackets: is_listening ADDRESS:PORT.
-is_listening() { grep -qF "src-addr ${1//[][]/} " <<<"$(listeners)"; }
-no_longer() { ! "$@"; }
-moved() { [ "$(listener_of moves "$1")" -ge "$2" ]; }
-'
+guest_add <<-'EOF'
+	# Only by netlink are there listeners at one address, which begin before the threads do:
+	# listen ADDRESS...
+	listen() {
+		local address words=()
+		for address; do words+=("+rdma:$address"); done
+		nfsdctl listener "${words[@]}"
+	}
+	listeners() {
+		rdma -d resource show cm_id | grep "state LISTEN .*comm \[rpcrdma\]" || true
+	}
+	# Whether one of this module listens at an address, be it in brackets:
+	# is_listening ADDRESS:PORT.
+	is_listening() { grep -qF "src-addr ${1//[][]/} " <<<"$(listeners)"; }
+	no_longer() { ! "$@"; }
+	moved() { [ "$(listener_of moves "$1")" -ge "$2" ]; }
+EOF
 
 ours() { server '[ -f /lab/payload/server/rpcrdma.ko ]' ||
 	skip "the server's transport is the kernel's own"; }
 
 # For the rest of the case the server listens nowhere but where the case says.
 elsewhere() {
-	defer "server '/lab/guest/server stop && /lab/guest/server resume'"
+	defer server '/lab/guest/server stop && /lab/guest/server resume'
 	server '/lab/guest/server stop'
 }
 
@@ -38,31 +40,34 @@ mount_at() {
 	local proto=rdma
 	[[ $1 != *:* ]] || proto=rdma6
 	defer unmount_nfs
-	client "
-		mount -t nfs -o proto=$proto,port=$2,vers=4.2,sec=sys '$1:/export' \$MNT
-		ls \$MNT >/dev/null
-		head -c 100000 /dev/urandom >\$MNT/$TEST.data
-		sync \$MNT/$TEST.data
-		rm \$MNT/$TEST.data
-		umount \$MNT
-		wait_for 10 module_unused"
+	client proto="$proto" port="$2" address="$1" <<-'EOF'
+		mount -t nfs -o proto=$proto,port=$port,vers=4.2,sec=sys "$address:/export" $MNT
+		ls $MNT >/dev/null
+		head -c 100000 /dev/urandom >$MNT/$TEST.data
+		sync $MNT/$TEST.data
+		rm $MNT/$TEST.data
+		umount $MNT
+		wait_for 10 module_unused
+	EOF
 }
 
 by_netlink() {
 	server '[ -n "$SERVER6" ]' || skip "LOCAL_V6 and REMOTE_V6 are not set"
 	server '[ "$SERVER6" != "$SERVER" ]' || skip "LOCAL_V4 and REMOTE_V4 are not set"
 	elsewhere
-	server '
+	server <<-'EOF'
 		listen "$SERVER:20049" "[$SERVER6]:20049" "$SERVER:20050"
 		nfsdctl threads 4
 		nfsdctl listener >/run/$TEST.listeners
 		cat /run/$TEST.listeners
 		for address in "$SERVER:20049" "$SERVER:20050" "[$SERVER6]:20049"; do
-			grep -qF "rdma:$address" /run/$TEST.listeners || fail "netlink does not list $address"
+			grep -qF "rdma:$address" /run/$TEST.listeners ||
+				fail "netlink does not list $address"
 		done
 		rm /run/$TEST.listeners
 		is_listening "$SERVER:20049" && is_listening "[$SERVER6]:20049" &&
-			is_listening "$SERVER:20050" || fail "$(listeners)"'
+			is_listening "$SERVER:20050" || fail "$(listeners)"
+	EOF
 	mount_at "$(server 'echo $SERVER')" 20049
 	mount_at "$(server 'echo $SERVER')" 20050
 	mount_at "[$(server 'echo $SERVER6')]" 20049
@@ -71,28 +76,31 @@ by_netlink() {
 any_port() {
 	local port
 	elsewhere
-	server '
+	server <<-'EOF'
 		listen "$AT_SERVER:0"
 		nfsdctl threads 4
-		nfsdctl listener'
+		nfsdctl listener
+	EOF
 	port=$(server 'sed -n "s/^rdma //p" /proc/fs/nfsd/portlist')
 	printf 'the port is %s\n' "$port"
 	[ "$port" -gt 0 ] || fail "that is no port"
-	server "is_listening \"\$SERVER:$port\" || fail \"\$(listeners)\""
+	server port="$port" 'is_listening "$SERVER:$port" || fail "$(listeners)"'
 	mount_at "$(server 'echo $AT_SERVER')" "$port"
 }
 
 # Nobody else can listen there, and what fails leaves nothing.
 no_such_address() {
 	elsewhere
-	server '
+	server <<-'EOF'
 		wait_for 20 module_unused
 		uses=$(module_uses)
 		! listen "192.0.2.99:20049" || fail "it listens at an address of nobody"
 		/lab/guest/server stop
-		wait_for 10 eval "[ \$(module_uses) = $uses ]" ||
+		left() { [ $(module_uses) = $uses ]; }
+		wait_for 10 left ||
 			fail "the module had $uses users, and has $(module_uses)"
-		[ -z "$(listeners)" ] || fail "$(listeners)"'
+		[ -z "$(listeners)" ] || fail "$(listeners)"
+	EOF
 }
 
 # The device goes away, and with it the address as far as RDMA is concerned; no thread of the
@@ -103,27 +111,29 @@ device_returns() {
 	ours
 	elsewhere
 	trace_begins server rdma_cma/cm_id_destroy
-	defer "server rdma_link_add"
-	server "
-		listen \"\$SERVER:20049\" \"[\$SERVER6]:20049\"
-		[ $threads = 0 ] || nfsdctl threads $threads"
+	defer server rdma_link_add
+	server threads="$threads" <<-'EOF'
+		listen "$SERVER:20049" "[$SERVER6]:20049"
+		[ $threads = 0 ] || nfsdctl threads $threads
+	EOF
 	[ "$threads" != 0 ] || nobody_accepts
-	server "
-		mark=\$(log_mark)
-		timeout 20 rdma link delete \$RDMA_LINK || fail 'the removal waits'
-		wait_for 10 no_longer is_listening \"\$SERVER:20049\"
-		wait_for 10 log_has \$mark \"rpcrdma: \$SERVER port 20049: cannot listen\"
+	server threads="$threads" <<-'EOF'
+		mark=$(log_mark)
+		timeout 20 rdma link delete $RDMA_LINK || fail 'the removal waits'
+		wait_for 10 no_longer is_listening "$SERVER:20049"
+		wait_for 10 log_has $mark "rpcrdma: $SERVER port 20049: cannot listen"
 		# It goes on trying, and does not say so again.
-		[ \"\$(listener_of moves \$SERVER)\" = 0 ]
-		echo >\$TRACING/trace
-		tried() { [ \$(grep -c ' cm_id_destroy: ' \$TRACING/trace) -ge 3 ]; }
+		[ "$(listener_of moves $SERVER)" = 0 ]
+		echo >$TRACING/trace
+		tried() { [ $(grep -c ' cm_id_destroy: ' $TRACING/trace) -ge 3 ]; }
 		wait_for 20 tried
 		rdma_link_add
-		wait_for 20 is_listening \"\$SERVER:20049\"
-		wait_for 20 is_listening \"[\$SERVER6]:20049\"
-		wait_for 10 moved \$SERVER 1
-		[ \$(log_since \$mark | grep -c \"\$SERVER port 20049: cannot listen\") -le 1 ]
-		[ $threads != 0 ] || nfsdctl threads 4"
+		wait_for 20 is_listening "$SERVER:20049"
+		wait_for 20 is_listening "[$SERVER6]:20049"
+		wait_for 10 moved $SERVER 1
+		[ $(log_since $mark | grep -c "$SERVER port 20049: cannot listen") -le 1 ]
+		[ $threads != 0 ] || nfsdctl threads 4
+	EOF
 	[ "$threads" != 0 ] || somebody_accepts
 	mount_at "$(server 'echo $SERVER')" 20049
 	mount_at "[$(server 'echo $SERVER6')]" 20049
@@ -132,8 +142,11 @@ device_returns() {
 # A client connects to a server that has no threads yet, and waits.
 nobody_accepts() {
 	defer unmount_nfs
-	client_background waiting 'mount -t nfs -o rdma,port=20049,vers=4.2,sec=sys $SERVER:/export $MNT'
-	server "wait_for 20 sh -c 'rdma resource show cm_id | grep -q \"state CONNECT \"'"
+	client_background waiting \
+		'mount -t nfs -o rdma,port=20049,vers=4.2,sec=sys $SERVER:/export $MNT'
+	server <<-'EOF'
+		wait_for 20 sh -c 'rdma resource show cm_id | grep -q "state CONNECT "'
+	EOF
 }
 # The server has threads.
 somebody_accepts() {
@@ -145,16 +158,17 @@ somebody_accepts() {
 closed_while_connecting() {
 	ours
 	elsewhere
-	defer "server 'module_loaded || insmod /lab/payload/server/rpcrdma.ko'"
+	defer server 'module_loaded || insmod /lab/payload/server/rpcrdma.ko'
 	server 'listen "$SERVER:20049"'
 	nobody_accepts
-	server '
+	server <<-'EOF'
 		/lab/guest/server stop
 		wait_for 20 module_unused
 		module_unload
 		insmod /lab/payload/server/rpcrdma.ko
 		listen "$SERVER:20049"
-		nfsdctl threads 4'
+		nfsdctl threads 4
+	EOF
 	somebody_accepts
 }
 
@@ -163,8 +177,8 @@ closed_without_device() {
 	needs_machines "takes the server's RDMA device away"
 	ours
 	elsewhere
-	defer "server 'rdma_link_add; module_loaded || insmod /lab/payload/server/rpcrdma.ko'"
-	server '
+	defer server 'rdma_link_add; module_loaded || insmod /lab/payload/server/rpcrdma.ko'
+	server <<-'EOF'
 		listen "$SERVER:20049"
 		nfsdctl threads 1
 		mark=$(log_mark)
@@ -174,15 +188,15 @@ closed_without_device() {
 		wait_for 10 module_unused
 		rmmod rpcrdma
 		insmod /lab/payload/server/rpcrdma.ko
-		rdma_link_add'
+		rdma_link_add
+	EOF
 }
 
 # The address is taken away from the interface, which closes the connections at it, and comes back.
 # The software device answers nobody until it is made anew.
 address_goes_and_comes() {
-	defer "server \
-		'ip address replace \$SERVER/24 dev \$NETDEV; rdma_link_delete; rdma_link_add'"
-	server '
+	defer server 'ip address replace $SERVER/24 dev $NETDEV; rdma_link_delete; rdma_link_add'
+	server <<-'EOF'
 		# Be it that nfsd has heard of the address first, or the device.
 		closed() { [ "$(listener_of connections)" = 0 ]; }
 		no_longer closed
@@ -190,7 +204,8 @@ address_goes_and_comes() {
 		wait_for 20 closed
 		ip address replace $SERVER/24 dev $NETDEV
 		rdma_link_delete
-		rdma_link_add'
+		rdma_link_add
+	EOF
 }
 
 address_returns() {

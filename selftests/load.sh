@@ -6,17 +6,18 @@
 . "$(dirname "$0")/lib/test.sh"
 
 check_aliases() {
-	client '
+	client <<-'EOF'
 		for alias in rpcrdma6 svcrdma xprtrdma; do
 			grep -qx $alias <<<"$(modinfo -F alias "$(module_file)")" ||
 				fail "there is no alias $alias"
 		done
-		[ "$(modinfo -F name "$(module_file)")" = rpcrdma ]'
+		[ "$(modinfo -F name "$(module_file)")" = rpcrdma ]
+	EOF
 }
 
 reload() {
-	defer "client 'module_loaded || module_load'"
-	client '
+	defer client 'module_loaded || module_load'
+	client <<-'EOF'
 		module_unused || fail "the module is in use before the test: $(module_uses)"
 		mark=$(log_mark)
 		rmmod rpcrdma
@@ -30,12 +31,13 @@ reload() {
 		module_unused || fail "the module is in use after the load: $(module_uses)"
 		! insmod "$(module_file)" 2>/run/$TEST.err || fail "the module was loaded twice"
 		grep -q "File exists" /run/$TEST.err ||
-			fail "the wrong error: $(cat /run/$TEST.err)"'
+			fail "the wrong error: $(cat /run/$TEST.err)"
+	EOF
 }
 
 refuse_unload() {
 	mount_nfs 3
-	client '
+	client <<-'EOF'
 		[ "$(module_uses)" -gt 0 ] || fail "a mount does not hold the module"
 		! rmmod rpcrdma 2>/run/$TEST.err || fail "a module in use was unloaded"
 		grep -q "in use" /run/$TEST.err
@@ -43,7 +45,8 @@ refuse_unload() {
 		umount $MNT
 		wait_for 10 module_unused
 		rmmod rpcrdma
-		module_load'
+		module_load
+	EOF
 }
 
 # second_class WHICH NAME COUNT: for each role, the name that the log has, and how many classes come
@@ -51,10 +54,11 @@ refuse_unload() {
 second_class() {
 	client '[ -f /lab/payload/rpcrdma_test_class.ko ]' ||
 		skip "the payload has no rpcrdma_test_class.ko"
-	defer "client 'module_loaded || module_load'"
-	client "rmmod rpcrdma && insmod /lab/payload/rpcrdma_test_class.ko which=$1"
-	defer "client '! grep -q ^rpcrdma_test_class /proc/modules || rmmod rpcrdma_test_class'"
-	client "name='$2' count=$3"'
+	defer client 'module_loaded || module_load'
+	client which="$1" 'rmmod rpcrdma && insmod /lab/payload/rpcrdma_test_class.ko which=$which'
+	defer client '! grep -q ^rpcrdma_test_class /proc/modules || rmmod rpcrdma_test_class'
+	client class="$2" times="$3" <<-'EOF'
+		name="$class" count=$times
 		before=$(rdma_resources)
 		mark=$(log_mark)
 		! insmod "$(module_file)" 2>/run/$TEST.err || fail "a second class was registered"
@@ -74,12 +78,13 @@ second_class() {
 			fail "the device had $before and has $(rdma_resources)"
 		rmmod rpcrdma_test_class
 		module_load
-		log_has $mark "RPC: Registered rdma transport module\."'
+		log_has $mark "RPC: Registered rdma transport module\."
+	EOF
 }
 
 reload_often() {
-	defer "client 'module_loaded || module_load'"
-	client '
+	defer client 'module_loaded || module_load'
+	client <<-'EOF'
 		before=$(rdma_resources)
 		mark=$(log_mark)
 		for _ in {1..20}; do
@@ -91,13 +96,14 @@ reload_often() {
 			fail "the device had $before and has $(rdma_resources)"
 		mount_nfs 3
 		ls $MNT >/dev/null
-		umount $MNT'
+		umount $MNT
+	EOF
 }
 
 # The module goes in the very moment in which it can, with callbacks of sunrpc about to return.
 unload_behind_unmounts() {
-	defer "client 'module_loaded || module_load'"
-	client '
+	defer client 'module_loaded || module_load'
+	client <<-'EOF'
 		for round in {1..10}; do
 			mount_nfs 4.2
 			ls $MNT >/dev/null
@@ -105,15 +111,16 @@ unload_behind_unmounts() {
 			wait_for 10 rmmod rpcrdma 2>/run/$TEST.err ||
 				fail "round $round: $(tail -n 1 /run/$TEST.err)"
 			module_load
-		done'
+		done
+	EOF
 }
 
 # A worker that has dropped the last reference to the module has yet to leave it.
 unload_behind_the_last_reference() {
 	is_rust || skip "nothing waits for a worker of the C module"
-	defer "client 'module_loaded || module_load'"
+	defer client 'module_loaded || module_load'
 	delay_events last_put=500
-	client '
+	client <<-'EOF'
 		for round in {1..3}; do
 			hits=$(delayed)
 			mount_nfs 4.2
@@ -127,7 +134,8 @@ unload_behind_the_last_reference() {
 			# The next module may well be in the place of this one.
 			sleep 1
 			module_load
-		done'
+		done
+	EOF
 }
 
 test_case "modinfo names the aliases" check_aliases

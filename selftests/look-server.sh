@@ -9,25 +9,26 @@
 here=$(cd "$(dirname "$0")" && pwd)
 
 # Also run before each command in the server.
-guest+='
-debug=/sys/kernel/debug/rpcrdma
-sysctls=/proc/sys/sunrpc/svc_rdma
-# RPCs whose Call and Reply had these forms.
-rpcs() {
-	local call=$1 reply=$2
-	awk -v form="^${call/any/.*}_call_${reply/any/.*}_reply\$" \
-		"\$1 ~ form { sum += \$2 } END { print sum + 0 }" "$(newest_connection)"/stats
-}
-is() { [ "$(stat_of $1)" = "$2" ]; }
-values_are() {
-	local name value rc=0
-	while read -r name value; do
-		is $name "$value" ||
-			{ printf "%s is %s, not %s\n" $name "$(stat_of $name)" "$value"; rc=1; }
-	done
-	return $rc
-}
-'
+guest_add <<-'EOF'
+	debug=/sys/kernel/debug/rpcrdma
+	sysctls=/proc/sys/sunrpc/svc_rdma
+	# RPCs whose Call and Reply had these forms.
+	rpcs() {
+		local call=$1 reply=$2
+		awk -v form="^${call/any/.*}_call_${reply/any/.*}_reply$" \
+			'$1 ~ form { sum += $2 } END { print sum + 0 }' "$(newest_connection)"/stats
+	}
+	is() { [ "$(stat_of $1)" = "$2" ]; }
+	values_are() {
+		local name value rc=0
+		while read -r name value; do
+			! is $name "$value" || continue
+			printf "%s is %s, not %s\n" $name "$(stat_of $name)" "$value"
+			rc=1
+		done
+		return $rc
+	}
+EOF
 
 need_ours() {
 	is_rust || skip "the client tells nothing to compare with"
@@ -40,27 +41,33 @@ need_sysctls() { server '[ -d /proc/sys/sunrpc/svc_rdma ]' ||
 # Reads and writes data, names and a directory: inline, with Read chunks, Write chunks and Reply
 # chunks.
 do_something() {
-	client '
+	client <<-'EOF'
 		dir=$MNT/$TEST
 		head -c 300K /dev/urandom >$dir/data
 		sync $dir/data
 		for i in {1..100}; do : >"$dir/an entry whose name has some length, number $i"; done
 		drop_caches
 		[ $(cat $dir/data | wc -c) = 307200 ]
-		[ $(ls $dir | wc -l) = 101 ]'
+		[ $(ls $dir | wc -l) = 101 ]
+	EOF
 }
 
 # What the client's files say, as words for the server.
-client_stats() { client 'for name in '"$*"'; do printf "%s " "$(our_stat $name)"; done; echo'; }
+client_stats() {
+	client names="$*" <<-'EOF'
+		for name in $names; do printf '%s ' "$(our_stat $name)"; done
+		echo
+	EOF
+}
 
-# No connection has a completion queue in common with another one, be it of another module: completions in one
-# of the core's pool may be handled at the same time.
+# No connection has a completion queue in common with another one, be it of another module:
+# completions in one of the core's pool may be handled at the same time.
 queues_are_apart() {
 	need_ours
 	server_dir /export
 	mount_nfs 3 nconnect=8
 	client 'data_file 2M 64k && drop_caches && read_at_once 8 128k 64k'
-	server '
+	server <<-'EOF'
 		set -- $(cat $debug/connection-*/connection | sed -n "s/^completion_queue //p")
 		queues=$(printf "%s\n" "$@" | sort -u | wc -l)
 		printf "%d connections have %d completion queues\n" $# $queues
@@ -68,55 +75,65 @@ queues_are_apart() {
 		[ $queues = 8 ]
 		# Nor does any have a second one.
 		queues=$(rdma resource show cq | grep -c "comm \[rpcrdma\]")
-		[ $queues = 8 ] || fail "the device has $queues of rpcrdma"'
+		[ $queues = 8 ] || fail "the device has $queues of rpcrdma"
+	EOF
 	client 'umount $MNT && wait_for 10 module_unused'
 	server 'clients_gone 20'
 }
 
 # Reads a counter below svc_rdma.
-counter() { server "cat \$sysctls/rdma_stat_$1"; }
+counter() { server name="$1" 'cat $sysctls/rdma_stat_$name'; }
 
 # Proves: BD-014, V1-021.
 counters_agree() {
-	local calls inline reads zero writes replies read_segments invalidations delivered before
+	local calls inline reads zero writes replies read_segments invalidations delivered
+	local own_send own_receive inline_send inline_receive requested granted port
 	need_ours
 	server_dir /export
-	for name in recv read write; do server "echo 0 >\$sysctls/rdma_stat_$name"; done
+	for name in recv read write; do server name="$name" 'echo 0 >$sysctls/rdma_stat_$name'; done
 	mount_nfs 3
 	do_something
 	read -r inline reads zero writes replies read_segments invalidations delivered < \
 		<(client_stats inline_calls read_chunk_calls position_zero_calls \
 		write_chunk_calls reply_chunk_replies read_segments \
 		remote_invalidations delivered_bytes)
+	read -r own_send own_receive inline_send inline_receive requested granted port < \
+		<(client_stats own_send own_receive inline_send inline_receive \
+		credits_requested credits_granted source_port)
 	calls=$((inline + reads + zero))
 	# The last completion may be still to come.
-	server "
+	server calls="$calls" inline="$inline" reads="$reads" fetched=$((reads + zero)) \
+		zero="$zero" writes="$writes" replies="$replies" delivered="$delivered" \
+		read_segments="$read_segments" invalidations="$invalidations" \
+		own_send="$own_send" own_receive="$own_receive" inline_send="$inline_send" \
+		inline_receive="$inline_receive" requested="$requested" granted="$granted" \
+		port="$port" <<-'EOF'
 		wait_for 10 is answered_calls $calls
-		cat \$(newest_connection)/*
-		[ \$(rpcs inline any) = $inline ] ||
-			fail \"\$(rpcs inline any) inline Calls, and the client has sent $inline\"
-		[ \$(rpcs read any) = $reads ] ||
-			fail \"\$(rpcs read any) Read chunks, and the client has sent $reads\"
-		[ \$(rpcs position_zero any) = $zero ]
-		[ \$(rpcs several_reads any) = 0 ]
+		cat $(newest_connection)/*
+		[ $(rpcs inline any) = $inline ] ||
+			fail "$(rpcs inline any) inline Calls, and the client has sent $inline"
+		[ $(rpcs read any) = $reads ] ||
+			fail "$(rpcs read any) Read chunks, and the client has sent $reads"
+		[ $(rpcs position_zero any) = $zero ]
+		[ $(rpcs several_reads any) = 0 ]
 		[ $reads -gt 0 ]
 		[ $writes -gt 0 ]
 		[ $replies -gt 0 ]
-		[ \$(rpcs any write) -gt 0 ]
-		[ \$(rpcs any write) -le $writes ]
-		[ \$(rpcs any reply) = $replies ] ||
-			fail \"\$(rpcs any reply) Reply chunks, and the client has seen $replies\"
-		[ \$(rpcs any write_and_reply) = 0 ]
-		[ \$(stat_of write_bytes) = $delivered ] ||
-			fail \"\$(stat_of write_bytes) bytes, and the client has seen $delivered\"
-		[ \$(stat_of read_bytes) -ge 307200 ]
-		[ \$(stat_of write_segments) -ge \$((\$(rpcs any write) + $replies)) ]
+		[ $(rpcs any write) -gt 0 ]
+		[ $(rpcs any write) -le $writes ]
+		[ $(rpcs any reply) = $replies ] ||
+			fail "$(rpcs any reply) Reply chunks, and the client has seen $replies"
+		[ $(rpcs any write_and_reply) = 0 ]
+		[ $(stat_of write_bytes) = $delivered ] ||
+			fail "$(stat_of write_bytes) bytes, and the client has seen $delivered"
+		[ $(stat_of read_bytes) -ge 307200 ]
+		[ $(stat_of write_segments) -ge $(($(rpcs any write) + replies)) ]
 		values_are <<-END
 			state connected
-			peer \$CLIENT
-			source \$SERVER
+			peer $CLIENT
+			source $SERVER
 			source_port 20049
-			device \$RDMA_LINK
+			device $RDMA_LINK
 			device_port 1
 			received_messages $calls
 			read_segments $read_segments
@@ -134,45 +151,46 @@ counters_agree() {
 			reply_pages 0
 			own_send 4096
 			own_receive 4096
-			peer_send $(client 'our_stat own_send')
-			peer_receive $(client 'our_stat own_receive')
-			inline_send $(client 'our_stat inline_receive')
-			inline_receive $(client 'our_stat inline_send')
-			credits_requested $(client 'our_stat credits_requested')
-			credits_granted $(client 'our_stat credits_granted')
-			peer_port $(client 'our_stat source_port')
+			peer_send $own_send
+			peer_receive $own_receive
+			inline_send $inline_receive
+			inline_receive $inline_send
+			credits_requested $requested
+			credits_granted $granted
+			peer_port $port
 		END
-		listed() { rdma -d resource show \$1 | grep \"\$2 \$(stat_of \$3) .*comm \\[\$4\\]\" ||
-			fail \"rdma resource does not have the \$3 of \$4\"; }
+		listed() { rdma -d resource show $1 | grep "$2 $(stat_of $3) .*comm \[$4\]" ||
+			fail "rdma resource does not have the $3 of $4"; }
 		listed cm_id lqpn queue_pair rpcrdma
 		listed cq cqn completion_queue rpcrdma
-		[ \$(stat_of receives_posted) -ge \$(stat_of credits_granted) ] ||
+		[ $(stat_of receives_posted) -ge $(stat_of credits_granted) ] ||
 			fail 'more is granted than Receives are posted'
-		[ \$(stat_of receive_buffers) -ge \$(stat_of receives_posted) ]
-		[ \$(stat_of credits_limit) -le \$(stat_of credits_max) ]
-		[ \$(stat_of credits_max) -le \$(cat \$sysctls/max_requests) ]
-		[ \$(stat_of send_queue_most) -gt 0 ]
-		[ \$(stat_of send_contexts) -gt 0 ]
-		[ \$(stat_of read_pages) = 0 ]
-		[ \$(listener_of read_pages) = 0 ]
-		[ \$(listener_of reply_pages) = 0 ]
-		of() { awk -v step=\$1 \
-			'\$1 == step { sum += \$3 } END { print sum + 0 }' \
-			\$(newest_connection)/latency; }
+		[ $(stat_of receive_buffers) -ge $(stat_of receives_posted) ]
+		[ $(stat_of credits_limit) -le $(stat_of credits_max) ]
+		[ $(stat_of credits_max) -le $(cat $sysctls/max_requests) ]
+		[ $(stat_of send_queue_most) -gt 0 ]
+		[ $(stat_of send_contexts) -gt 0 ]
+		[ $(stat_of read_pages) = 0 ]
+		[ $(listener_of read_pages) = 0 ]
+		[ $(listener_of reply_pages) = 0 ]
+		of() {
+			awk -v step=$1 '$1 == step { sum += $3 } END { print sum + 0 }' \
+				$(newest_connection)/latency
+		}
 		for step in waiting executing sending; do
-			[ \$(of \$step) = $calls ] ||
-				fail \"\$(of \$step) times of \$step for $calls RPCs\"
+			[ $(of $step) = $calls ] ||
+				fail "$(of $step) times of $step for $calls RPCs"
 		done
-		[ \$(of reading) = $((reads + zero)) ]
-		for limit in \$(awk \
-			'\$2 != \"inf\" { print \$2 }' \$(newest_connection)/latency); do
-			[ \$limit -ge 1024 ] && [ \$((limit & (limit - 1))) = 0 ] ||
-				fail \"\$limit ns is no limit of a class\"
+		[ $(of reading) = $fetched ]
+		for limit in $(awk '$2 != "inf" { print $2 }' $(newest_connection)/latency); do
+			[ $limit -ge 1024 ] && [ $((limit & (limit - 1))) = 0 ] ||
+				fail "$limit ns is no limit of a class"
 		done
-		[ \$(cat \$sysctls/rdma_stat_recv) = $calls ] ||
-			fail \"rdma_stat_recv is \$(cat \$sysctls/rdma_stat_recv) and not $calls\"
-		[ \$(cat \$sysctls/rdma_stat_read) = $read_segments ]
-		[ \$(cat \$sysctls/rdma_stat_write) = \$(stat_of write_segments) ]"
+		[ $(cat $sysctls/rdma_stat_recv) = $calls ] ||
+			fail "rdma_stat_recv is $(cat $sysctls/rdma_stat_recv) and not $calls"
+		[ $(cat $sysctls/rdma_stat_read) = $read_segments ]
+		[ $(cat $sysctls/rdma_stat_write) = $(stat_of write_segments) ]
+	EOF
 }
 
 # The settings that others have too, with or without a listener.
@@ -180,14 +198,16 @@ settings() {
 	local name
 	need_sysctls
 	for name in max_requests max_req_size max_outbound_read_requests; do
-		defer "server \
-			'echo $(server "cat \$sysctls/$name") >\$sysctls/$name'"
+		defer server name="$name" value="$(server name="$name" 'cat $sysctls/$name')" \
+			'echo $value >$sysctls/$name'
 	done
-	server '
+	server <<-'EOF'
 		cd $sysctls
 		check_setting max_requests 128 4 16384
 		check_setting max_req_size 4096 4096 65536
-		check_setting max_outbound_read_requests $([ -f /lab/payload/server/rpcrdma.ko ] && echo 255 || echo 16) 1 255
+		ours=255
+		[ -f /lab/payload/server/rpcrdma.ko ] || ours=16
+		check_setting max_outbound_read_requests $ours 1 255
 		for name in rdma_stat_{rq_starve,rq_poll,rq_prod,sq_poll,sq_prod}; do
 			[ "$(cat $name)" = 0 ]
 			echo 0 >$name
@@ -198,7 +218,8 @@ settings() {
 				echo $text >$name
 				[ "$(cat $name)" = 0 ] || fail "$name is $(cat $name) after a write"
 			done
-		done'
+		done
+	EOF
 }
 
 # Connections made after a change have the new values.
@@ -206,18 +227,20 @@ settings() {
 settings_count() {
 	need_ours
 	server_dir /export
-	defer "server \
-		'echo 128 >\$sysctls/max_requests; echo 4096 >\$sysctls/max_req_size'"
+	defer server 'echo 128 >$sysctls/max_requests; echo 4096 >$sysctls/max_req_size'
 	server 'echo 4 >$sysctls/max_requests; echo 8192 >$sysctls/max_req_size'
 	mount_nfs 3
-	client '
+	client <<-'EOF'
 		for name in {1..40}; do head -c 2000 /dev/zero >$MNT/$TEST/$name & done
 		wait
 		[ $(our_stat credits_granted) -le 4 ] ||
 			fail "$(our_stat credits_granted) credits were granted"
-		[ $(our_stat peer_receive) = 8192 ] && [ $(our_stat peer_send) = 8192 ]'
-	server '[ $(stat_of credits_max) = 4 ] && [ $(stat_of own_receive) = 8192 ] &&
-		[ $(stat_of own_send) = 8192 ]'
+		[ $(our_stat peer_receive) = 8192 ] && [ $(our_stat peer_send) = 8192 ]
+	EOF
+	server <<-'EOF'
+		[ $(stat_of credits_max) = 4 ] && [ $(stat_of own_receive) = 8192 ] &&
+			[ $(stat_of own_send) = 8192 ]
+	EOF
 }
 
 # Connections end for different causes, and the listener remembers.
@@ -230,30 +253,31 @@ ends_have_causes() {
 	removals=$(server 'listener_of ended_device_removed')
 	mount_nfs 3
 	client 'ls $MNT >/dev/null'
-	server "
-		[ \$(listener_of connections) = 1 ]
-		[ \$(listener_of accepted) = $((accepted + 1)) ]
-		[ \$(listener_of port) = 20049 ]
-		[ \$(listener_of '(rejected|accept_failures)') = $refused ]"
+	server wanted=$((accepted + 1)) refused="$refused" <<-'EOF'
+		[ $(listener_of connections) = 1 ]
+		[ $(listener_of accepted) = $wanted ]
+		[ $(listener_of port) = 20049 ]
+		[ $(listener_of '(rejected|accept_failures)') = $refused ]
+	EOF
 	client 'umount $MNT && wait_for 10 module_unused'
-	server "
-		gone() { [ \$(listener_of connections) = 0 ]; }
+	server <<-'EOF'
+		gone() { [ $(listener_of connections) = 0 ]; }
 		wait_for 10 gone
-		[ -z \"\$(newest_connection)\" ] || fail 'a connection still has its files'
-		grep ^last_ \$(listener_folder)/listener
-		grep -qx 'last_end disconnected' \$(listener_folder)/listener
-		[ \$(listener_of last_end_age_ms) -lt 60000 ]
-		[ \$(listener_of ended_disconnected) -ge 1 ]"
+		[ -z "$(newest_connection)" ] || fail 'a connection still has its files'
+		grep ^last_ $(listener_folder)/listener
+		grep -qx 'last_end disconnected' $(listener_folder)/listener
+		[ $(listener_of last_end_age_ms) -lt 60000 ]
+		[ $(listener_of ended_disconnected) -ge 1 ]
+	EOF
 	mount_nfs 3
 	needs_machines "goes on by taking the server's RDMA device away"
-	defer "server \
-		'rdma link show \$RDMA_LINK/1 >/dev/null 2>&1 ||
-			rdma link add \$RDMA_LINK type ${TRANSPORT:-rxe} netdev \$NETDEV'"
-	LIMIT=60 server '
+	defer server rdma_link_add
+	LIMIT=60 server wanted=$((removals + 1)) <<-'EOF'
 		rdma link delete $RDMA_LINK
-		removed() { [ "$(listener_of ended_device_removed)" = '$((removals + 1))' ]; }
+		removed() { [ "$(listener_of ended_device_removed)" = $wanted ]; }
 		wait_for 10 removed
-		rdma link add $RDMA_LINK type '"${TRANSPORT:-rxe}"' netdev $NETDEV'
+		rdma_link_add
+	EOF
 	client 'ls $MNT/$TEST >/dev/null'
 }
 
@@ -264,19 +288,21 @@ many_end() {
 	mark=$(server log_mark)
 	server_dir /export
 	mount_nfs 3 nconnect=8
-	LIMIT=200 client '
+	LIMIT=200 client <<-'EOF'
 		for i in {1..16}; do
 			# Each connection has its turn.
 			for n in {1..16}; do : >$MNT/$TEST/$i.$n; done
 			break_connections
 		done
-		: >$MNT/$TEST/file'
-	server "mark=$mark"'
+		: >$MNT/$TEST/file
+	EOF
+	server mark="$mark" <<-'EOF'
 		[ $(listener_of connections) -ge 1 ]
 		[ $(listener_of ended_disconnected) -gt 100 ]
 		if log_has $mark "rpcrdma: client"; then
 			fail "a connection that the client gives up is no failure"
-		fi'
+		fi
+	EOF
 }
 
 trace_is_off() { server 'echo 0 >$TRACING/events/rpcrdma/enable; echo >$TRACING/trace'; }
@@ -288,51 +314,59 @@ events_tell() {
 	server_dir /export
 	defer trace_is_off
 	trace_is_off
-	defer "server 'echo $(server "cut -d ' ' -f 1 \$TRACING/buffer_size_kb") >\$TRACING/buffer_size_kb'"
+	defer server size="$(server 'cut -d " " -f 1 $TRACING/buffer_size_kb')" \
+		'echo $size >$TRACING/buffer_size_kb'
 	server 'echo 16384 >$TRACING/buffer_size_kb; echo 1 >$TRACING/events/rpcrdma/enable'
 	mount_nfs 3
 	do_something
-	read -r calls reads < <(client 'echo \
-		$(($(our_stat inline_calls) + $(our_stat read_chunk_calls))) \
-		$(our_stat read_segments)')
-	server "
-		trace=\$TRACING/trace
-		count() { grep -c \" svcrdma_\$1: \" \$trace || true; }
+	read -r calls reads < <(client <<-'EOF'
+		echo \
+			$(($(our_stat inline_calls) + $(our_stat read_chunk_calls))) \
+			$(our_stat read_segments)
+	EOF
+	)
+	server calls="$calls" reads="$reads" <<-'EOF'
+		trace=$TRACING/trace
+		count() { grep -c " svcrdma_$1: " $trace || true; }
 		wait_for 10 is answered_calls $calls
 		for name in decode_rqst decode_rseg decode_wseg encode_wseg post_recv \
 			post_send post_read_chunk post_write_chunk wc_recv wc_send wc_read; do
-			[ \$(count \$name) -gt 0 ] || fail \"\$name was not seen\"
-			printf '%s %d\\n' \$name \$(count \$name)
+			[ $(count $name) -gt 0 ] || fail "$name was not seen"
+			printf '%s %d\n' $name $(count $name)
 		done
 		for name in wc_recv decode_rqst post_send wc_send; do
-			[ \$(count \$name) = $calls ] ||
-				fail \"\$(count \$name) \$name for $calls Calls\"
+			[ $(count $name) = $calls ] ||
+				fail "$(count $name) $name for $calls Calls"
 		done
-		[ \$(count decode_rseg) = $reads ]
-		[ \$(count encode_wseg) = \$(stat_of write_segments) ]
-		[ \$(count wc_read) = \$(count post_read_chunk) ]
-		[ \$(grep ' svcrdma_post_send: ' \$trace |
-			grep -cv inv_rkey=0x00000000) = \$(stat_of remote_invalidations) ]
-		line=\"cq.id=\$(stat_of completion_queue) cid=[0-9]* totalbytes=[0-9]*\"
-		line+=\" latency-us=[0-9]*\"
-		grep -q \" svcrdma_wc_read: \$line\$\" \$trace
+		[ $(count decode_rseg) = $reads ]
+		[ $(count encode_wseg) = $(stat_of write_segments) ]
+		[ $(count wc_read) = $(count post_read_chunk) ]
+		[ $(grep ' svcrdma_post_send: ' $trace |
+			grep -cv inv_rkey=0x00000000) = $(stat_of remote_invalidations) ]
+		line="cq.id=$(stat_of completion_queue) cid=[0-9]* totalbytes=[0-9]*"
+		line+=" latency-us=[0-9]*"
+		grep -q " svcrdma_wc_read: $line$" $trace
 		xids() {
-			sed -n \"s/.* svcrdma_\$1: .*xid=0x\\([0-9a-f]\\{8\\}\\).*/\\1/p\" \$trace |
+			sed -n "s/.* svcrdma_$1: .*xid=0x\([0-9a-f]\{8\}\).*/\1/p" $trace |
 				sort -u | wc -l
 		}
-		[ \$(xids decode_rqst) = $calls ]
+		[ $(xids decode_rqst) = $calls ]
 		# A completion decodes each Call, and a thread posts its RDMA Reads.
-		by_threads() { grep -cE \"^ *nfsd-[0-9]+ .* svcrdma_\$1: \" \$trace || true; }
-		[ \$(by_threads decode_rqst) = 0 ] || fail \"threads decode \$(by_threads decode_rqst) Calls\"
-		[ \$(by_threads post_read_chunk) = \$(count post_read_chunk) ] ||
-			fail \"threads post RDMA Reads for \$(by_threads post_read_chunk) Calls\"
-		! grep ' xprtrdma_' \$trace || fail 'the client of this machine does nothing'
-		if grep -E '(^|[^0-9a-f])ffff[89a-f][0-9a-f]{11}([^0-9a-f]|\$)' \$trace; then
+		by_threads() { grep -cE "^ *nfsd-[0-9]+ .* svcrdma_$1: " $trace || true; }
+		[ $(by_threads decode_rqst) = 0 ] ||
+			fail "threads decode $(by_threads decode_rqst) Calls"
+		[ $(by_threads post_read_chunk) = $(count post_read_chunk) ] ||
+			fail "threads post RDMA Reads for $(by_threads post_read_chunk) Calls"
+		! grep ' xprtrdma_' $trace || fail 'the client of this machine does nothing'
+		if grep -E '(^|[^0-9a-f])ffff[89a-f][0-9a-f]{11}([^0-9a-f]|$)' $trace; then
 			fail 'a kernel address is in the trace'
-		fi"
+		fi
+	EOF
 	client 'umount $MNT && wait_for 10 module_unused'
-	server 'seen() { grep -q " svcrdma_wc_recv_flush: .* status=WR_FLUSH_ERR " $TRACING/trace; }
-	wait_for 10 seen'
+	server <<-'EOF'
+		seen() { grep -q " svcrdma_wc_recv_flush: .* status=WR_FLUSH_ERR " $TRACING/trace; }
+		wait_for 10 seen
+	EOF
 	trace_is_off
 	mount_nfs 3
 	client 'ls $MNT >/dev/null'
@@ -347,14 +381,30 @@ contexts_are_told_apart() {
 	mount_nfs 3
 	client 'data_file 1M 4k'
 	trace_begins server rpcrdma/svcrdma_post_send rpcrdma/svcrdma_wc_send
-	client 'for i in {1..8}; do drop_caches; read_at_once 8 128k 4k; stat $MNT/$TEST >/dev/null; done'
-	server "
+	client <<-'EOF'
+		for i in {1..8}; do
+			drop_caches
+			read_at_once 8 128k 4k
+			stat $MNT/$TEST >/dev/null
+		done
+	EOF
+	server <<-'EOF'
 		awk '
-			match(\$0, /cq\.id=[0-9]+ cid=[0-9]+/) { name = substr(\$0, RSTART, RLENGTH) }
-			/ svcrdma_post_send: / { n++; if (name in sent) { print \"twice: \" name; wrong++ }; sent[name]; names[name] }
+			match($0, /cq\.id=[0-9]+ cid=[0-9]+/) { name = substr($0, RSTART, RLENGTH) }
+			/ svcrdma_post_send: / {
+				n++
+				if (name in sent) { print "twice: " name; wrong++ }
+				sent[name]
+				names[name]
+			}
 			/ svcrdma_wc_send: / { delete sent[name] }
-			END { for (name in names) m++; print n + 0, \"Replies, \", m + 0, \"contexts\"; exit !n || m < 3 || wrong }
-		' \$TRACING/trace"
+			END {
+				for (name in names) m++
+				print n + 0, "Replies, ", m + 0, "contexts"
+				exit !n || m < 3 || wrong
+			}
+		' $TRACING/trace
+	EOF
 }
 
 # What a requester does wrong, message by message.
@@ -364,16 +414,22 @@ wrongs_are_traced() {
 	defer trace_is_off
 	trace_is_off
 	server_dir /export
-	server 'head -c 100000 /dev/urandom >/export/$TEST/file
+	server <<-'EOF'
+		head -c 100000 /dev/urandom >/export/$TEST/file
 		end_grace
-		echo 1 >$TRACING/events/rpcrdma/enable'
+		echo 1 >$TRACING/events/rpcrdma/enable
+	EOF
 	# The last one takes its Replies late, if at all.
-	LIMIT=100 client '
-		FILE=/export/$TEST/file /lab/payload/rpcrdma-peer --requester $SERVER cut versions not-calls longer \
-			small-receives bad-handle bad-write-handle takes-no-replies </dev/null'
-	server '
+	LIMIT=100 client <<-'EOF'
+		FILE=/export/$TEST/file /lab/payload/rpcrdma-peer --requester $SERVER \
+			cut versions not-calls longer small-receives \
+			bad-handle bad-write-handle takes-no-replies </dev/null
+	EOF
+	server <<-'EOF'
 		seen() { grep -c " svcrdma_$1: " $TRACING/trace || true; }
-		seen_as() { [ "$(seen "$1")" = "$2" ] || fail "$1 was seen $(seen "$1") times for $2"; }
+		seen_as() {
+			[ "$(seen "$1")" = "$2" ] || fail "$1 was seen $(seen "$1") times for $2"
+		}
 		seen_as decode_short_err 3
 		seen_as decode_badvers_err 3
 		seen_as err_vers 3
@@ -387,7 +443,8 @@ wrongs_are_traced() {
 		seen_as wc_send_err 1
 		for name in err_chunk wc_{recv,send,read,write}_flush sq_full; do
 			[ "$(seen $name)" -gt 0 ] || fail "$name was not seen"
-		done'
+		done
+	EOF
 }
 
 # Some Sends of the server cannot be posted, which ends the connection.
@@ -397,46 +454,50 @@ failures_are_told() {
 	server_dir /export
 	server '[ -f /lab/payload/rpcrdma_test_limits.ko ]' ||
 		skip "the payload has no rpcrdma_test_limits.ko"
-	server 'gone() { [ "$(listener_of connections)" = 0 ]; }; wait_for 10 gone
-	insmod /lab/payload/rpcrdma_test_limits.ko failing_sends=8'
-	defer "server \
-		'gone() { [ \$(listener_of connections) = 0 ]; }
-		wait_for 10 gone; rmmod rpcrdma_test_limits'"
+	server <<-'EOF'
+		gone() { [ "$(listener_of connections)" = 0 ]; }; wait_for 10 gone
+		insmod /lab/payload/rpcrdma_test_limits.ko failing_sends=8
+	EOF
+	defer server 'rmmod rpcrdma_test_limits'
+	defer server 'gone() { [ $(listener_of connections) = 0 ]; }; wait_for 10 gone'
 	server_anew
 	mark=$(server log_mark)
 	mount_nfs 3
-	LIMIT=120 client '
+	LIMIT=120 client <<-'EOF'
 		for i in {1..200}; do : >$MNT/$TEST/$i; done
-		[ $(ls $MNT/$TEST | wc -l) = 200 ]'
-	server "
-		failed=\$(listener_of ended_post_failed)
-		printf '%d connections have failed\n' \$failed
-		[ \$failed -gt 20 ] || fail 'that is not enough for this test'
+		[ $(ls $MNT/$TEST | wc -l) = 200 ]
+	EOF
+	server mark="$mark" <<-'EOF'
+		failed=$(listener_of ended_post_failed)
+		printf '%d connections have failed\n' $failed
+		[ $failed -gt 20 ] || fail 'that is not enough for this test'
 		wait_for 10 lines_tell ended_post_failed $mark \
-			\"client \$CLIENT: its connection has failed: post_failed\""
+			"client $CLIENT: its connection has failed: post_failed"
+	EOF
 }
 
 # Somebody reads all files again and again while connections come and go.
 read_meanwhile() {
 	need_ours
 	server_dir /export
-	server "
+	server <<-'EOF'
 		rm -f /run/$TEST.*
 		(
 			looks=0 found=0
 			while [ ! -f /run/$TEST.stop ]; do
-				cat \$debug/*/* >/run/$TEST.read 2>/dev/null || true
-				looks=\$((looks + 1))
-				now=\$(grep -c '^state connected' /run/$TEST.read || true)
-				found=\$((found + now))
-				echo \$looks \$found >/run/$TEST.now
+				cat $debug/*/* >/run/$TEST.read 2>/dev/null || true
+				looks=$((looks + 1))
+				now=$(grep -c '^state connected' /run/$TEST.read || true)
+				found=$((found + now))
+				echo $looks $found >/run/$TEST.now
 				mv /run/$TEST.now /run/$TEST.looks
 			done
 			touch /run/$TEST.stopped
-		) >/dev/null 2>&1 &"
-	defer "server \
-		'touch /run/$TEST.stop; wait_for 20 test -f /run/$TEST.stopped; rm /run/$TEST.*'"
-	LIMIT=120 client '
+		) >/dev/null 2>&1 &
+	EOF
+	defer server 'rm /run/$TEST.*'
+	defer server 'touch /run/$TEST.stop; wait_for 20 test -f /run/$TEST.stopped'
+	LIMIT=120 client <<-'EOF'
 		for i in {1..5}; do
 			mount_nfs 3 nconnect=4
 			for n in {1..12}; do : >$MNT/$TEST/$n; done
@@ -444,14 +505,17 @@ read_meanwhile() {
 			for n in {1..12}; do : >$MNT/$TEST/$n; done
 			umount $MNT
 		done
-		wait_for 10 module_unused'
-	server "
+		wait_for 10 module_unused
+	EOF
+	server <<-'EOF'
 		read -r looks found </run/$TEST.looks
-		printf '%d looks found %d connections\n' \$looks \$found
-		[ \$looks -ge 5 ] && [ \$found -gt 0 ]"
+		printf '%d looks found %d connections\n' $looks $found
+		[ $looks -ge 5 ] && [ $found -gt 0 ]
+	EOF
 }
 
-# lockdep knows each lock by the name that it was given, once somebody has taken it: so it does after a connection
+# lockdep knows each lock by the name that it was given, once somebody has taken it: so it does
+# after a connection
 # with data and its end, but for the locks of what goes wrong (rpcrdma_unanswerable, rpcrdma_log).
 locks_have_classes() {
 	server '[ -d $debug ]' || skip "the kernel's own server has no such locks"
@@ -460,12 +524,13 @@ locks_have_classes() {
 	mount_nfs 3
 	do_something
 	client 'umount $MNT && wait_for 10 module_unused'
-	server '
+	server <<-'EOF'
 		clients_gone 20
 		for name in listener connect_requests device_users ends incoming send recv bc; do
-			grep -qE ": rpcrdma_$name(#[0-9]+)?\$" /proc/lockdep ||
-				fail "there is no class rpcrdma_$name among $(grep -c ": rpcrdma_" /proc/lockdep)"
-		done'
+			grep -qE ": rpcrdma_$name(#[0-9]+)?$" /proc/lockdep ||
+				fail "there is no class rpcrdma_$name"
+		done
+	EOF
 }
 
 # rpcrdma-top, on a copy of the server's files.
@@ -481,7 +546,7 @@ top_shows() {
 	text=$(top_of)
 	printf '%s\n' "$text"
 	words="${client//./\\.} +connected +- +[0-9.]+ +[0-9.]+ +<[0-9]+[mu]?s +<[0-9]+[mu]?s"
-	[ "$(grep -cE "^ *[0-9]+ +$words +0( |\$)" <<<"$text")" = 1 ]
+	[ "$(grep -cE "^ *[0-9]+ +$words +0( |$)" <<<"$text")" = 1 ]
 	[ "$(wc -L <<<"$text")" -le 80 ]
 	[ "$(grep -cE '^ *[0-9]+ +(0\.0\.0\.0|::) +20049 +[01] ' <<<"$text")" = 2 ]
 	text=$(top_of --details)
@@ -516,7 +581,7 @@ top_shows() {
 		-e 's/^excess_calls 0$/excess_calls 30/' \
 		-e 's/^option_errors_sent 0$/option_errors_sent 400/' \
 		"$copy"/sys/kernel/debug/rpcrdma/connection-*/stats
-	[ "$(top_of | grep -cE "^ *[0-9]+ +$words +430( |\$)")" = 1 ] || fail "$(top_of)"
+	[ "$(top_of | grep -cE "^ *[0-9]+ +$words +430( |$)")" = 1 ] || fail "$(top_of)"
 	text=$(top_of --details)
 	grep -qx '  waits: 2 send_queue_full' <<<"$text" || fail "$text"
 	grep -qx '  errors: 30 excess_calls, 400 option_errors_sent' <<<"$text" || fail "$text"

@@ -9,50 +9,52 @@
 # More than a minute passes before the server hands out as many again.
 COUNT=${COUNT:-64}
 
-delegations='
+guest_add <<-'EOF'
 	# Those of the numbered files.
 	delegations() { cat /proc/fs/nfsd/clients/*/states 2>/dev/null |
 		grep -cE "type: deleg.*/[0-9]+\"" || true; }
-'
-delegating_server() { server "$delegations$1"; }
+EOF
 
 # A folder with so many small files, and a mount that has a delegation for each of them.
 hand_out() {
 	server_dir /export
-	delegating_server "
-		for n in {1..$COUNT}; do printf 'file %d\n' \$n >/export/$TEST/\$n; done
-		end_grace"
+	server COUNT="$COUNT" <<-'EOF'
+		for n in $(seq $COUNT); do printf 'file %d\n' $n >/export/$TEST/$n; done
+		end_grace
+	EOF
 	mount_nfs "$1"
 	# Until the server has tried the connection's other direction it hands out nothing.
-	delegating_server 'wait_for 20 callback_works'
+	server 'wait_for 20 callback_works'
 	handed_out() {
 		client 'cat $MNT/$TEST/[0-9]* >/dev/null'
-		delegating_server "[ \$(delegations) -ge $((COUNT * 2 / 3)) ]"
+		server least=$((COUNT * 2 / 3)) '[ $(delegations) -ge $least ]'
 	}
 	wait_for 150 handed_out
-	delegating_server 'printf "%d delegations\n" $(delegations)'
+	server 'printf "%d delegations\n" $(delegations)'
 }
 
 # Not a client: each of these opens waits on the server itself until its delegation is returned.
 recall_all() {
-	LIMIT=80 delegating_server '
+	LIMIT=80 server <<-'EOF'
 		pids=()
 		for file in /export/$TEST/[0-9]*; do
 			printf "once more\n" >>$file &
 			pids+=($!)
 		done
-		for pid in ${pids[@]}; do wait $pid; done
-		[ $(delegations) = 0 ] || fail "$(delegations) delegations are still there"'
-	client "
-		for n in {1..$COUNT}; do
-			[ \"\$(cat \$MNT/$TEST/\$n)\" = \"file \$n\"\$'\n''once more' ] ||
-				fail \"file \$n is not what the server wrote\"
-		done"
+		for pid in "${pids[@]}"; do wait $pid; done
+		[ $(delegations) = 0 ] || fail "$(delegations) delegations are still there"
+	EOF
+	client COUNT="$COUNT" <<-'EOF'
+		for n in $(seq $COUNT); do
+			[ "$(cat $MNT/$TEST/$n)" = "file $n"$'\nonce more' ] ||
+				fail "file $n is not what the server wrote"
+		done
+	EOF
 }
 
 # What a connection counts that is short of buffers for them.
 no_overflow() {
-	client "! log_has $mark 'send backchannel reply error|backchannel overflow'" ||
+	client mark="$mark" '! log_has $mark "send backchannel reply error|backchannel overflow"' ||
 		fail "an answer was lost"
 	if is_rust; then
 		[ "$(client 'our_stat backward_overflows')" = 0 ] ||
@@ -76,27 +78,31 @@ loaded() {
 	local mark
 	mark=$(client log_mark)
 	hand_out "$1"
-	client_background load "
+	client_background load <<-'EOF'
 		rm -f /run/$TEST.stop
 		while [ ! -f /run/$TEST.stop ]; do
-			fio --name=load --directory=\$MNT/$TEST --numjobs=24 --thread --size=256k \
+			fio --name=load --directory=$MNT/$TEST --numjobs=24 --thread --size=256k \
 				--bs=4k-64k --rw=randrw --direct=1 \
 				--ioengine=psync --verify=crc32c --verify_fatal=1 \
 				--output-format=terse --output=/run/$TEST.fio ||
 				{ cat /run/$TEST.fio; exit 1; }
-		done"
-	defer "client 'touch /run/$TEST.stop && wait_for 50 test -f /run/job.load.status'"
-	client '
+		done
+	EOF
+	defer client 'touch /run/$TEST.stop && wait_for 50 test -f /run/job.load.status'
+	client <<-'EOF'
 		sends=$(xprt_stat 6)
 		busy() { [ $(xprt_stat 6) -gt $((sends + 200)) ]; }
-		wait_for 50 busy'
+		wait_for 50 busy
+	EOF
 	recall_all
-	client "touch /run/$TEST.stop"
+	client 'touch /run/$TEST.stop'
 	client_wait load
 	no_overflow
-	client "rm -f /run/$TEST.*
-		umount \$MNT
-		wait_for 10 module_unused"
+	client <<-'EOF'
+		rm -f /run/$TEST.*
+		umount $MNT
+		wait_for 10 module_unused
+	EOF
 }
 
 # The server forgets its client, which then makes a new session on the connection that it has.
@@ -105,12 +111,13 @@ sessions() {
 	server_dir /export
 	mount_nfs "$1"
 	for n in {1..20}; do
-		server "
-			for client in /proc/fs/nfsd/clients/*/ctl; do echo expire >\$client; done
-			printf 'round $n\n' >/export/$TEST/$n"
-		client "[ \"\$(cat \$MNT/$TEST/$n)\" = 'round $n' ]"
+		server n="$n" <<-'EOF'
+			for client in /proc/fs/nfsd/clients/*/ctl; do echo expire >$client; done
+			echo "round $n" >/export/$TEST/$n
+		EOF
+		client n="$n" '[ "$(cat $MNT/$TEST/$n)" = "round $n" ]'
 	done
-	delegating_server 'wait_for 20 callback_works'
+	server 'wait_for 20 callback_works'
 	[ "$(client 'xprt_stat 3')" = 1 ] || fail "there was another connection"
 	client 'umount $MNT && wait_for 10 module_unused'
 }

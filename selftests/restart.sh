@@ -17,8 +17,10 @@ restart() {
 	client 'work_goes_on 55'
 	[ "$(client 'xprt_stat 3')" -gt "$connects" ] || fail "there was no new connection"
 	work_ends
-	server "! log_has $mark 'its connection has failed' ||
-		fail 'the end of the service is no failure: '\"\$(log_since $mark)\""
+	server mark="$mark" <<-'EOF'
+		! log_has $mark 'its connection has failed' ||
+			fail "the end of the service is no failure: $(log_since $mark)"
+	EOF
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 

@@ -6,7 +6,9 @@
 . "$(dirname "$0")/lib/test.sh"
 
 # Numbers of the columns in mountstats.
-READ_CHUNKS=11 WRITE_CHUNKS=12
+guest_add <<-'EOF'
+	READ_CHUNKS=11 WRITE_CHUNKS=12
+EOF
 settings=(rdma_slot_table_entries rdma_max_inline_read rdma_max_inline_write
 	rdma_inline_write_padding
 	rdma_memreg_strategy rdma_pad_optimize)
@@ -18,16 +20,17 @@ need_settings() {
 
 # Whatever a case sets is as before when it ends.
 settings_kept() {
-	local name
+	local name value
 	need_settings
 	for name in "${settings[@]}"; do
-		defer "client 'echo $(client "cat /proc/sys/sunrpc/$name") >/proc/sys/sunrpc/$name'"
+		value=$(client name="$name" 'cat /proc/sys/sunrpc/$name')
+		defer client name="$name" value="$value" 'echo $value >/proc/sys/sunrpc/$name'
 	done
 }
 
 ranges() {
 	settings_kept
-	client '
+	client <<-'EOF'
 		cd /proc/sys/sunrpc
 		page=$(getconf PAGESIZE)
 		check_setting rdma_slot_table_entries 128 4 16384
@@ -38,11 +41,12 @@ ranges() {
 		for value in -2147483648 2147483647; do
 			echo $value >rdma_pad_optimize
 			[ "$(cat rdma_pad_optimize)" = $value ]
-		done'
+		done
+	EOF
 }
 
 # Files of 2000 bytes, each read and written once.
-small_files='
+guest_add <<-'EOF'
 	small_files() {
 		local n
 		for n in {1..8}; do
@@ -53,15 +57,16 @@ small_files='
 		done
 		rm /run/$TEST.data
 	}
-'
+EOF
 
 # How many chunks the files take on a mount made after this: small_files READ-CHUNKS WRITE-CHUNKS.
 small_files_take() {
 	mount_nfs 3
-	client "$small_files
-		small_files '$1.$2'
-		[ \"\$(xprt_stat $READ_CHUNKS) \$(xprt_stat $WRITE_CHUNKS)\" = '$1 $2' ] ||
-			fail \"\$(xprt_stat $READ_CHUNKS) and \$(xprt_stat $WRITE_CHUNKS)\""
+	client reads="$1" writes="$2" <<-'EOF'
+		small_files "$reads.$writes"
+		[ "$(xprt_stat $READ_CHUNKS) $(xprt_stat $WRITE_CHUNKS)" = "$reads $writes" ] ||
+			fail "$(xprt_stat $READ_CHUNKS) and $(xprt_stat $WRITE_CHUNKS)"
+	EOF
 }
 
 end_mount() { client 'umount $MNT && wait_for 10 module_unused'; }
@@ -71,26 +76,31 @@ thresholds() {
 	server_dir /export
 	small_files_take 0 0
 	# They count for connections that come later, of this mount as well.
-	client "$small_files
+	client <<-'EOF'
 		echo 1024 >/proc/sys/sunrpc/rdma_max_inline_write
 		small_files still
-		[ \$(xprt_stat $READ_CHUNKS) = 0 ] ||
+		[ $(xprt_stat $READ_CHUNKS) = 0 ] ||
 			fail 'the connection has another threshold now'
 		break_connections
 		small_files again
-		[ \$(xprt_stat 3) = 2 ]
-		[ \$(xprt_stat $READ_CHUNKS) = 8 ] ||
-			fail 'the new connection has the old threshold'"
+		[ $(xprt_stat 3) = 2 ]
+		[ $(xprt_stat $READ_CHUNKS) = 8 ] ||
+			fail 'the new connection has the old threshold'
+	EOF
 	end_mount
 	small_files_take 8 0
 	end_mount
-	client 'cd /proc/sys/sunrpc; echo 4096 >rdma_max_inline_write
-	echo 1024 >rdma_max_inline_read'
+	client <<-'EOF'
+		cd /proc/sys/sunrpc; echo 4096 >rdma_max_inline_write
+		echo 1024 >rdma_max_inline_read
+	EOF
 	small_files_take 0 8
 	end_mount
 	# More than the server takes or sends changes nothing.
-	client 'cd /proc/sys/sunrpc; echo 65536 >rdma_max_inline_write
-	echo 65536 >rdma_max_inline_read'
+	client <<-'EOF'
+		cd /proc/sys/sunrpc; echo 65536 >rdma_max_inline_write
+		echo 65536 >rdma_max_inline_read
+	EOF
 	small_files_take 0 0
 	end_mount
 }
@@ -98,19 +108,20 @@ thresholds() {
 # Sixteen threads at once wait for the fewest slots, and for no others. Whenever a Call is sent,
 # mountstats adds up the Calls under way, in column 9, and those that wait for a slot, in column 10.
 wait_for_slots() {
-	client "
+	client slots="$1" <<-'EOF'
 		data_file 1M 4k
-		sends=\$(xprt_stat 6) under_way=\$(xprt_stat 9) waiting=\$(xprt_stat 10)
+		sends=$(xprt_stat 6) under_way=$(xprt_stat 9) waiting=$(xprt_stat 10)
 		read_at_once 16 64k 4k
-		sends=\$((\$(xprt_stat 6) - sends))
-		under_way=\$((\$(xprt_stat 9) - under_way))
-		waiting=\$((\$(xprt_stat 10) - waiting))
+		sends=$(($(xprt_stat 6) - sends))
+		under_way=$(($(xprt_stat 9) - under_way))
+		waiting=$(($(xprt_stat 10) - waiting))
 		printf '%d Calls, %d under way and %d waiting while they were sent\n' \
-			\$sends \$under_way \$waiting
-		[ \$sends -ge 256 ]
-		[ \$under_way -gt \$sends ]
-		[ \$under_way -le \$((sends * $1)) ]
-		if [ $1 = 4 ]; then [ \$waiting -gt 0 ]; else [ \$waiting = 0 ]; fi"
+			$sends $under_way $waiting
+		[ $sends -ge 256 ]
+		[ $under_way -gt $sends ]
+		[ $under_way -le $((sends * slots)) ]
+		if [ $slots = 4 ]; then [ $waiting -gt 0 ]; else [ $waiting = 0 ]; fi
+	EOF
 }
 
 # More than the device's queues hold become as many as they do; the C module then does not mount.
@@ -119,15 +130,16 @@ slots() {
 	settings_kept
 	server_dir /export
 	for n in 4 16384; do
-		client "echo $n >/proc/sys/sunrpc/rdma_slot_table_entries"
+		client n="$n" 'echo $n >/proc/sys/sunrpc/rdma_slot_table_entries'
 		mount_nfs 3
 		if is_rust; then
-			client "
-				requested=\$(our_stat credits_requested)
-				printf '%d slots: credits for %d\n' $n \$requested
-				[ \$requested = $n ] || { [ $n = 16384 ] &&
-					[ \$requested -gt 128 ]; } ||
-					fail 'that is not what was set'"
+			client n="$n" <<-'EOF'
+				requested=$(our_stat credits_requested)
+				printf '%d slots: credits for %d\n' $n $requested
+				[ $requested = $n ] || { [ $n = 16384 ] &&
+					[ $requested -gt 128 ]; } ||
+					fail 'that is not what was set'
+			EOF
 		fi
 		wait_for_slots $n
 		end_mount
@@ -145,11 +157,12 @@ without_effect() {
 		end_mount >&2
 	}
 	before=$(numbers)
-	client '
+	client <<-'EOF'
 		cd /proc/sys/sunrpc
 		echo 512 >rdma_inline_write_padding
 		echo 6 >rdma_memreg_strategy
-		echo 1 >rdma_pad_optimize'
+		echo 1 >rdma_pad_optimize
+	EOF
 	after=$(numbers)
 	[ "$before" = "$after" ] ||
 		fail "columns 11 to 17 and 21 were ${before//$'\n'/ } and are ${after//$'\n'/ }"

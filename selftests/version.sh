@@ -9,48 +9,46 @@
 . "$(dirname "$0")/lib/peer.sh"
 . "$(dirname "$0")/lib/version.sh"
 
-inject=$(<"$lib/inject-guest.sh")
-injecting_server() { server "INJECT=server
-$inject
-$1"; }
-
+guest_add <"$lib/inject-guest.sh"
 TIMEOUT=$((2000 * ${SLOW:-1}))
 
-guest+='
-# Lines "NAME VALUE" that what "our_stat" or "stat_of" tells has to have.
-are_by() {
-	local name value found
-	while read -r name value; do
-		found=$($1 $name)
-		[ "$found" = "$value" ] || fail "$name is $found, not $value"
-	done
-}
-are() { are_by our_stat; }
-accepted_are() { are_by stat_of; }
-'
+guest_add <<-'EOF'
+	INJECT=server
+	# Lines "NAME VALUE" that what "our_stat" or "stat_of" tells has to have.
+	are_by() {
+		local name value found
+		while read -r name value; do
+			found=$($1 $name)
+			[ "$found" = "$value" ] || fail "$name is $found, not $value"
+		done
+	}
+	are() { are_by our_stat; }
+	accepted_are() { are_by stat_of; }
+EOF
 
 ranges() {
-	local machine
+	local machine setting
 	for machine in client server; do
 		offers $machine || continue
-		defer "$machine 'echo off >\$${machine}_setting'"
-		$machine "
-			setting=\$${machine}_setting
-			[ \$(cat \$setting) = off ]
+		setting=${machine}_setting
+		defer "$machine" file="${!setting}" 'echo off >$file'
+		"$machine" setting="${!setting}" <<-'EOF'
+			[ $(cat $setting) = off ]
 			for word in offered required off; do
-				echo \$word >\$setting
-				[ \$(cat \$setting) = \$word ] || fail \"it is \$(cat \$setting) after \$word was written\"
+				echo $word >$setting
+				[ $(cat $setting) = $word ] || fail "it is $(cat $setting) after $word was written"
 			done
 			for word in on 1 offer requiredd '' -; do
-				! echo \$word 2>/dev/null >\$setting || fail \"it accepts \$word\"
-				[ \$(cat \$setting) = off ]
-			done"
+				! echo $word 2>/dev/null >$setting || fail "it accepts $word"
+				[ $(cat $setting) = off ]
+			done
+		EOF
 	done
 }
 
 # Data and names both ways, checked; a directory larger than any threshold.
 work() {
-	client '
+	client <<-'EOF'
 		cd $MNT/$TEST
 		for size in 0 500 1500 3000 5000 70001; do head -c $size /dev/urandom >data.$size; done
 		for i in {1..60}; do : >"an entry whose name has some length, number $i"; done
@@ -60,7 +58,8 @@ work() {
 		sha256sum --quiet -c /run/$TEST.sums
 		[ $(ls | wc -l) = 66 ]
 		rm /run/$TEST.sums
-		rm -r ./*'
+		rm -r ./*
+	EOF
 }
 
 # mounts VERS CLIENT SERVER VERSION: with these settings both ends speak this version.
@@ -74,22 +73,26 @@ mounts() {
 	server_dir /export
 	mount_nfs "$1"
 	work
-	! offers client || client "are <<-END
-		version $4
-		version_fallbacks $refused
-		vers_errors_received $refused
-		vers_errors_sent 0
-		bad_replies 0
-		inline_send 4096
-		inline_receive 4096
-	END"
-	! offers server || server "accepted_are <<-END
-		version $4
-		vers_errors_sent $refused
-		chunk_errors_sent 0
-		refused_messages $refused
-		inline_send 4096
-	END"
+	! offers client || client version="$4" refused="$refused" <<-'EOF'
+		are <<-END
+			version $version
+			version_fallbacks $refused
+			vers_errors_received $refused
+			vers_errors_sent 0
+			bad_replies 0
+			inline_send 4096
+			inline_receive 4096
+		END
+	EOF
+	! offers server || server version="$4" refused="$refused" <<-'EOF'
+		accepted_are <<-END
+			version $version
+			vers_errors_sent $refused
+			chunk_errors_sent 0
+			refused_messages $refused
+			inline_send 4096
+		END
+	EOF
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
@@ -102,22 +105,26 @@ larger() {
 	settings offered offered
 	server_set max_req_size 16384
 	for name in read write; do
-		old=$(client "cat /proc/sys/sunrpc/rdma_max_inline_$name")
-		defer "client 'echo $old >/proc/sys/sunrpc/rdma_max_inline_$name'"
-		client "echo 8192 >/proc/sys/sunrpc/rdma_max_inline_$name"
+		old=$(client name="$name" 'cat /proc/sys/sunrpc/rdma_max_inline_$name')
+		defer client old="$old" name="$name" 'echo $old >/proc/sys/sunrpc/rdma_max_inline_$name'
+		client name="$name" 'echo 8192 >/proc/sys/sunrpc/rdma_max_inline_$name'
 	done
 	server_dir /export
 	mount_nfs 4.2
 	work
-	client 'are <<-END
-		version 2
-		inline_send 8192
-		inline_receive 8192
-	END'
-	server 'accepted_are <<-END
-		version 2
-		inline_send 8192
-	END'
+	client <<-'EOF'
+		are <<-END
+			version 2
+			inline_send 8192
+			inline_receive 8192
+		END
+	EOF
+	server <<-'EOF'
+		accepted_are <<-END
+			version 2
+			inline_send 8192
+		END
+	EOF
 }
 
 # A mount of which one end requires what the other has not: refused_mount VERS CLIENT SERVER
@@ -125,13 +132,14 @@ refused_mount() {
 	[ "$2" = off ] || need_client
 	[ "$3" = off ] || need_server
 	settings "$2" "$3"
-	client '
+	client vers="$1" <<-'EOF'
 		rc=0
-		timeout 50 mount -t nfs -o rdma,port=20049,vers='$1',sec=sys,retry=0,soft,timeo=20,retrans=1 $SERVER:/export $MNT 2>/run/$TEST.err || rc=$?
+		timeout 50 mount -t nfs -o rdma,port=20049,vers=$vers,sec=sys,retry=0,soft,timeo=20,retrans=1 $SERVER:/export $MNT 2>/run/$TEST.err || rc=$?
 		cat /run/$TEST.err
 		rm /run/$TEST.err
 		[ $rc != 0 ] && [ $rc != 124 ] || fail "the mount ended with $rc"
-		wait_for 40 module_unused'
+		wait_for 40 module_unused
+	EOF
 }
 
 # What was learned of a server holds for the connections that follow, until the setting is written.
@@ -140,7 +148,7 @@ remembered() {
 	settings offered off
 	server_dir /export
 	mount_nfs 4.2
-	client '
+	client <<-'EOF'
 		again() {
 			break_connections
 			wait_for 50 calling xprt_connected
@@ -152,7 +160,8 @@ remembered() {
 		echo offered >$client_setting
 		again
 		are <<<"version_fallbacks 2"
-		are <<<"version 1"'
+		are <<<"version 1"
+	EOF
 	work
 }
 
@@ -183,7 +192,7 @@ outlasts() {
 	settings offered off
 	server_dir /export
 	mount_nfs 4.2
-	client '
+	client <<-'EOF'
 		are <<-END
 			version 1
 			version_fallbacks 1
@@ -193,10 +202,11 @@ outlasts() {
 		wait_for 10 module_unused
 		mount_nfs 4.2 nconnect=4
 		for folder in /sys/kernel/debug/rpcrdma/[0-9]*; do
-			awk "/^state/ && \$2 == \"connected\" { n++ } /^version / { v = \$2 } /^version_fallbacks/ { f = \$2 } END { print n + 0, v, f + 0 }" $folder/connection $folder/stats
+			awk '/^state/ && $2 == "connected" { n++ } /^version / { v = $2 } /^version_fallbacks/ { f = $2 } END { print n + 0, v, f + 0 }' $folder/connection $folder/stats
 		done >/run/$TEST.found
 		[ "$(sort -u /run/$TEST.found)" = "1 1 0" ] && [ "$(wc -l </run/$TEST.found)" = 4 ] || fail "they have, if they are connected, versions and fallbacks $(cat /run/$TEST.found)"
-		rm /run/$TEST.found'
+		rm /run/$TEST.found
+	EOF
 	work
 	client 'umount $MNT && wait_for 10 module_unused'
 	# It is tried again once that is to be forgotten.
@@ -213,9 +223,10 @@ outlasts() {
 
 # peer_ends SETTING ITEM...: ends Calls to a peer as that expects, of which nothing is known before each.
 peer_ends() {
-	local guest=$guest$'\n'"issue_begins() { echo $1 >\$client_setting; }"$'\n'
+	local guest=$guest
+	guest_add word="$1" 'issue_begins() { echo $word >$client_setting; }'
 	need_client
-	defer "client 'echo off >\$client_setting'"
+	defer client 'echo off >$client_setting'
 	calls_end "${@:2}"
 }
 
@@ -264,7 +275,7 @@ lost_between() {
 # Has the peer end the connection that the client has made, and is held back with, and lets the client
 # go on when it knows. What ends before the client has taken it over was a failed attempt for it.
 ends_unused() {
-	client 'wait_for 30 eval "[ \$(delayed) = 1 ]"'
+	client 'wait_for 30 delayed_are 1'
 	peer_goes_on
 	client 'wait_for 30 grep -q "DISCONNECTED consumer returns" $TRACING/trace'
 	delays_end
@@ -281,7 +292,7 @@ killed() {
 }
 
 refused_when_killed() {
-	client 'wait_for 30 eval "[ \$(our_stat local_invalidations) = 1 ]"'
+	client 'is_killed() { [ "$(our_stat local_invalidations)" = 1 ]; }; wait_for 30 is_killed'
 	peer_goes_on
 }
 
@@ -298,16 +309,18 @@ first_reply_lost() {
 	server_dir /export
 	mount_nfs_timeo 4.2
 	client 'are <<<"version 2"'
-	defer 'injecting_server inject_ends'
-	injecting_server 'inject_begins 100 1'
+	defer server inject_ends
+	server 'inject_begins 100 1'
 	client 'break_connections; wait_for 55 calling xprt_connected'
-	injecting_server 'inject_is_over'
+	server 'inject_is_over'
 	work
-	client 'are <<-END
-		version 1
-		version_fallbacks 0
-		known_version 1
-	END'
+	client <<-'EOF'
+		are <<-END
+			version 1
+			version_fallbacks 0
+			known_version 1
+		END
+	EOF
 }
 
 # The server has the first message in its hands when the connection goes, and its refusal is lost: the
@@ -322,17 +335,19 @@ refusal_lost() {
 	MACHINE=server delay_events refusing=2000
 	client 'echo offered >$client_setting; break_connections'
 	client_background caller 'ls $MNT/$TEST'
-	server 'wait_for 20 eval "[ \$(delayed) = 1 ]"'
+	server 'wait_for 20 delayed_are 1'
 	client 'are <<<"version_fallbacks 1"; break_connections'
 	client_wait caller
 	server '[ $(delayed) = 2 ] || fail "there was another number of refusals"'
 	work
-	client 'are <<-END
-		version 1
-		version_fallbacks 2
-		vers_errors_received 2
-		known_version 1
-	END'
+	client <<-'EOF'
+		are <<-END
+			version 1
+			version_fallbacks 2
+			vers_errors_received 2
+			known_version 1
+		END
+	EOF
 }
 
 # Proves: V2-007, V2-008, V2-009, V2-010, V2-011, V2-012, V2-014, V2-016, V2-022, V2-038, V2-039.

@@ -68,17 +68,18 @@ drop_repeated() {
 
 capture_begins() {
 	client_background capture 'exec tcpdump -i $NETDEV -Z root -s 0 -B 16384 -U -w /run/$TEST.pcap udp port 4791 2>/run/$TEST.log'
-	defer 'client "rm -f /run/$TEST.*"'
-	defer 'client "! pkill -INT -x tcpdump || wait_for 30 test -f /run/job.capture.status"'
+	defer client 'rm -f /run/$TEST.*'
+	defer client '! pkill -INT -x tcpdump || wait_for 30 test -f /run/job.capture.status'
 	client 'wait_for 30 grep -qs "listening on" /run/$TEST.log'
 }
 
 # The connection's end, a DREP of the connection manager, is the last that there is to wait for.
 capture_ends() {
-	client '
+	client <<-'EOF'
 		ended() { [ -n "$(tcpdump -r /run/$TEST.pcap "udp[8] = 0x64 and udp[44:2] = 0x16" 2>/dev/null)" ]; }
 		wait_for 30 ended
-		pkill -INT -x tcpdump'
+		pkill -INT -x tcpdump
+	EOF
 	client_wait capture
 	client 'cat /run/$TEST.log; grep -q "^0 packets dropped" /run/$TEST.log'
 	client 'gzip -c /run/$TEST.pcap | base64' | base64 -d | gzip -d >"$files.pcap"

@@ -173,6 +173,7 @@ module_left_nothing() {
 
 # How often somebody has slept since delay_events, of lib/test.sh.
 delayed() { cat /sys/module/rpcrdma_test_delay/parameters/hits; }
+delayed_are() { [ "$(delayed)" = "$1" ]; }
 
 # What the RDMA device holds: queue pairs, completion queues and so on, as one line.
 rdma_resources() { rdma resource show | grep -oE '(qp|cq|pd|mr|cm_id) [0-9]+' | tr '\n' ' '; }
@@ -360,9 +361,10 @@ check_setting() {
 
 drop_caches() {
 	local info
-	# A server of 7.3 would do that for ever if it took the last session meanwhile: its shrinker of slots
-	# goes on until it has seen as many sessions as there were (nfsd_slot_shrinker_scan()), and that of
-	# clients, which runs at the same time, expires those whose lease is over.
+	# A server of 7.3 would do that for ever if it took the last session meanwhile: its shrinker
+	# of slots goes on until it has seen as many sessions as there were
+	# (nfsd_slot_shrinker_scan()), and that of clients, which runs at the same time, expires
+	# those whose lease is over.
 	for info in $(grep -lsE "^status: (courtesy|expirable)" /proc/fs/nfsd/clients/*/info); do
 		echo expire >"${info%/*}/ctl"
 	done

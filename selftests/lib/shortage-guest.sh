@@ -11,9 +11,9 @@
 #   shortage_strikes N        so until three have failed
 #   failed, has_failed N      how many have failed
 
-knobs=/sys/kernel/debug/failslab
+failslab=/sys/kernel/debug/failslab
 ALLOWED=1000000
-failed() { echo $((ALLOWED - $(cat $knobs/times))); }
+failed() { echo $((ALLOWED - $(cat $failslab/times))); }
 has_failed() { [ "$(failed)" -ge "$1" ]; }
 shortage_begins() {
 	# The range holds the addresses of the functions, whatever else the module has.
@@ -22,9 +22,9 @@ shortage_begins() {
 	[ "$(wc -l <<<"$range")" -gt 50 ]
 	[ -z "${3:-}" ] || range=$(shortage_function "$3" <<<"$range")
 	shortage_within "$range"
-	echo "${2:-$ALLOWED}" >$knobs/times
-	echo "$1" >$knobs/interval
-	echo 100 >$knobs/probability
+	echo "${2:-$ALLOWED}" >$failslab/times
+	echo "$1" >$failslab/interval
+	echo 100 >$failslab/probability
 }
 # The lines of a function and of the next one, which begins where it ends.
 shortage_function() {
@@ -35,13 +35,13 @@ shortage_function() {
 }
 # The lines of functions, of which the last one does not count any more.
 shortage_within() {
-	echo 0 >$knobs/probability
-	echo "0x$(head -n 1 <<<"$1" | cut -d' ' -f1)" >$knobs/require-start
-	echo "0x$(tail -n 1 <<<"$1" | cut -d' ' -f1)" >$knobs/require-end
-	echo 32 >$knobs/stacktrace-depth
-	echo N >$knobs/ignore-gfp-wait
-	echo 0 >$knobs/verbose
-	echo $ALLOWED >$knobs/times
+	echo 0 >$failslab/probability
+	echo "0x$(head -n 1 <<<"$1" | cut -d' ' -f1)" >$failslab/require-start
+	echo "0x$(tail -n 1 <<<"$1" | cut -d' ' -f1)" >$failslab/require-end
+	echo 32 >$failslab/stacktrace-depth
+	echo N >$failslab/ignore-gfp-wait
+	echo 0 >$failslab/verbose
+	echo $ALLOWED >$failslab/times
 }
 shortage_at_load() {
 	local range
@@ -49,10 +49,10 @@ shortage_at_load() {
 	shortage_within "$range"
 }
 shortage_ends() {
-	echo 0 >$knobs/probability
-	echo 0 >$knobs/require-start
-	echo 0xffffffffffffffff >$knobs/require-end
-	echo Y >$knobs/ignore-gfp-wait
+	echo 0 >$failslab/probability
+	echo 0 >$failslab/require-start
+	echo 0xffffffffffffffff >$failslab/require-end
+	echo Y >$failslab/ignore-gfp-wait
 }
 shortage_strikes() {
 	shortage_begins "$1"

@@ -7,8 +7,11 @@
 #   test_case DESCRIPTION FUNCTION [ARGUMENT...]   adds a case
 #   run_cases                  runs all of them (or those that ONLY=REGEX names) and ends the test
 #   defer COMMAND...           has it run when the case ends, last one first; it must succeed then
-#   client 'COMMANDS'          runs them in the client, with lib/guest.sh; LIMIT=SECONDS before it
-#   server 'COMMANDS'          the same in the server
+#   client [NAME=VALUE]... 'COMMANDS'      runs them in the client, with these variables and with
+#                              lib/guest.sh; LIMIT=SECONDS before it
+#   client [NAME=VALUE]... <<-'EOF'        the same with commands of more than one line
+#   server ...                 the same in the server
+#   guest_add ...              has all later commands of the test in either machine know these, too
 #   fail TEXT...               ends the case with a failure
 #   wait_for SECONDS COMMAND   waits until it succeeds; fails when that takes longer
 #   skip TEXT...               ends it as skipped
@@ -29,17 +32,37 @@ lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$lib/guest.sh"
 
 TEST=$(basename "$0" .sh)
-guest=$(<"$lib/guest.sh")
+guest=$(<"$lib/guest.sh")$'\n'
 names=() functions=() deferred=() offered=()
 
-guest+="
-TEST=$TEST TRANSPORT=${TRANSPORT:-rxe} SLOW=${SLOW:-1}
-"
+# Prints what to run in a machine: the variables that the arguments set, then the commands, which
+# are the last argument or standard input.
+text_of() {
+	local commands
+	while [[ ${1:-} =~ ^[A-Za-z_][A-Za-z_0-9]*= ]]; do
+		printf '%s%q\n' "${BASH_REMATCH[0]}" "${1#*=}"
+		shift
+	done
+	[ $# -gt 0 ] || set -- "$(cat)"
+	[ $# = 1 ] && [ -n "$1" ] || fail "these are no commands for a machine: ${*@Q}"
+	printf '%s\n' "$1"
+}
+
+guest_add() { guest+=$(text_of "$@")$'\n'; }
+guest_add TEST="$TEST" TRANSPORT="${TRANSPORT:-rxe}" SLOW="${SLOW:-1}" true
 
 needs_machines() { [ -z "${ADAPTERS:-}" ] || skip "it $*, which is for virtual machines"; }
 
-client() { client_run "$guest$1"; }
-server() { server_run "$guest$1"; }
+client() {
+	local text
+	text=$(text_of "$@") || exit
+	client_run "$guest$text"
+}
+server() {
+	local text
+	text=$(text_of "$@") || exit
+	server_run "$guest$text"
+}
 
 # For tests that take the interface of a machine down.
 need_link_down() {
@@ -47,37 +70,43 @@ need_link_down() {
 		skip "an interface of User-Mode Linux that was down stays deaf"
 }
 
-# Starts commands in the client's background: client_background NAME 'COMMANDS'.
+# Starts commands in the client's background, which are given as to client:
+# client_background NAME ...
 client_background() {
-	client_run "
-		rm -f /run/job.$1.*
+	local text
+	text=$(text_of "${@:2}") || exit
+	text=$(text_of name="$1" text=". /lab/guest/env; $guest$text" <<-'EOF'
+		rm -f /run/job.$name.*
 		(
-			bash -c $(printf '%q' ". /lab/guest/env; $guest$2") >/run/job.$1.out 2>&1
-			echo \$? >/run/job.$1.tmp
-			mv /run/job.$1.tmp /run/job.$1.status
-		) >/dev/null 2>&1 &"
+			bash -c "$text" >/run/job.$name.out 2>&1
+			echo $? >/run/job.$name.tmp
+			mv /run/job.$name.tmp /run/job.$name.status
+		) >/dev/null 2>&1 &
+	EOF
+	)
+	client_run "$text"
 }
 # Waits for their end, prints their output, returns their status: client_wait NAME.
 client_wait() {
-	client_run "
-		until [ -f /run/job.$1.status ]; do sleep 0.1; done
-		cat /run/job.$1.out
-		exit \$(cat /run/job.$1.status)"
+	client name="$1" <<-'EOF'
+		until [ -f /run/job.$name.status ]; do sleep 0.1; done
+		cat /run/job.$name.out
+		exit $(cat /run/job.$name.status)
+	EOF
 }
 
 # Copies a small file of this machine into one of the two: put MACHINE FILE PATH.
-put() {
-	LIMIT=60 "$1_run" "base64 -d >'$3' <<'END'
-$(base64 "$2")
-END"
-}
+put() { LIMIT=60 "$1" path="$3" data="$(base64 "$2")" 'base64 -d <<<"$data" >"$path"'; }
 
 skip() {
 	printf 'SKIP: %s\n' "$*"
 	exit 4
 }
 
-defer() { deferred=("$*" "${deferred[@]}"); }
+defer() {
+	[ $# = 1 ] || set -- "$(printf '%q ' "$@")"
+	deferred=("$1" "${deferred[@]}")
+}
 
 run_deferred() {
 	local rc=$? command machine
@@ -140,7 +169,8 @@ run_cases() {
 	ktap_finished
 }
 
-# Runs another test's cases, or those that REGEX names, and skips if all of them do: other_test FILE [REGEX].
+# Runs another test's cases, or those that REGEX names, and skips if all of them do:
+# other_test FILE [REGEX].
 other_test() {
 	ONLY=${2:-} "$1" | tee "$RUN/$TEST.other"
 	grep -q '^ok ' "$RUN/$TEST.other" || fail "no case has a name like $2"
@@ -149,7 +179,8 @@ other_test() {
 
 # Mounts the server's export for the rest of the case: mount_nfs VERS [OPTIONS [EXPORT]].
 mount_nfs() {
-	client "mount_nfs $1 '${2:-}' '${3:-/export}'"
+	client vers="$1" options="${2:-}" folder="${3:-/export}" \
+		'mount_nfs $vers "$options" "$folder"'
 	defer unmount_nfs
 }
 
@@ -169,8 +200,8 @@ mount_ends() {
 
 # Makes a folder of the test's own in an export of the server, for the rest of the case.
 server_dir() {
-	server "mkdir -p $1/$TEST"
-	defer "server 'rm -rf $1/$TEST'"
+	server folder="$1" 'mkdir -p $folder/$TEST'
+	defer server folder="$1" 'rm -rf "$folder/${TEST:?}"'
 }
 
 # The module of ours or the kernel's own, whichever is under test.
@@ -181,7 +212,8 @@ is_served() { server '[ -f /lab/payload/server/rpcrdma.ko ]'; }
 
 # For tests in which rpcrdma-peer is a requester, in the client, of our server.
 need_requester() {
-	server '[ -d /sys/kernel/debug/rpcrdma ]' || skip "the kernel's own server has no such files"
+	server '[ -d /sys/kernel/debug/rpcrdma ]' ||
+		skip "the kernel's own server has no such files"
 	client '[ -f /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
 	client 'modprobe -q ib_uverbs; modprobe -q rdma_ucm'
 }
@@ -192,55 +224,66 @@ need_requester() {
 # last Calls. The kernel's own transport leaves backward transports behind, and is not looked at.
 server_mark() { server_rests 'rdma_resources >/run/holds.resources; holds_mark'; }
 server_check() {
-	server_rests '
+	server_rests times="$1" <<-'EOF'
 		resources=$(cat /run/holds.resources)
 		wait_for 10 rdma_resources_are "$resources" ||
 			fail "the device had $resources and has $(rdma_resources)"
-		holds_check '"$1"
+		holds_check $times
+	EOF
 }
 server_rests() {
+	local text
 	is_served || return 0
-	LIMIT=$((${GONE:-30} + 120)) server "
-		clients_gone ${GONE:-30}
+	text=$(text_of "$@") || exit
+	LIMIT=$((${GONE:-30} + 120)) server limit="${GONE:-30}" commands="$text" <<-'EOF'
+		clients_gone $limit
 		trap '/lab/guest/server resume' EXIT
 		/lab/guest/server stop
 		wait_for 20 module_unused
 		! ls -d /sys/kernel/debug/rpcrdma/*-* 2>/dev/null ||
 			fail 'the service has ended, and has left files'
-		$1"
+		eval "$commands"
+	EOF
 }
 
 # Whether a machine has this kernel or a later one: has_kernel client|server VERSION.
-has_kernel() { "$1" "printf '%s\n' $2 \"\$(uname -r)\" | sort -VC"; }
+has_kernel() { "$1" version="$2" 'printf "%s\n" $version "$(uname -r)" | sort -VC'; }
 
-# client_waits SECONDS: in this case tasks of the client may wait for as long, and are not taken for hung.
+# client_waits SECONDS: in this case tasks of the client may wait for as long, and are not taken for
+# hung.
 client_waits() {
-	local name=kernel.hung_task_timeout_secs
-	defer "client 'sysctl -qw $name=$(client "sysctl -n $name")'"
-	client "sysctl -qw $name=$1"
+	local file=/proc/sys/kernel/hung_task_timeout_secs
+	defer client file=$file seconds="$(client file=$file 'cat $file')" 'echo $seconds >$file'
+	client file=$file seconds="$1" 'echo $seconds >$file'
 }
 
 # Sets a setting of svcrdma for the rest of the case: server_set NAME VALUE.
 server_set() {
 	local file=/proc/sys/sunrpc/svc_rdma/$1
-	defer "server 'echo $(server "cat $file") >$file'"
-	server "echo $2 >$file"
+	defer server file="$file" value="$(server file="$file" 'cat $file')" 'echo $value >$file'
+	server file="$file" value="$2" 'echo $value >$file'
 }
 
-# The seconds of a lease, while the server has no clients, for the rest of the case. nfsd waits a tenth of them
-# for the Reply to a callback.
+# The seconds of a lease, while the server has no clients, for the rest of the case. nfsd waits a
+# tenth of them for the Reply to a callback.
 server_lease() {
-	local file=/proc/fs/nfsd/nfsv4leasetime anew='/lab/guest/server stop; echo %d >%s; /lab/guest/server resume'
-	defer "server '$(printf "$anew" "$(server "cat $file")" $file)'"
-	server "$(printf "$anew" "$1" $file)"
+	defer set_lease "$(server 'cat /proc/fs/nfsd/nfsv4leasetime')"
+	set_lease "$1"
+}
+set_lease() {
+	server seconds="$1" <<-'EOF'
+		/lab/guest/server stop
+		echo $seconds >/proc/fs/nfsd/nfsv4leasetime
+		/lab/guest/server resume
+	EOF
 }
 
 # Has our server begin anew, while it has no clients: a new listener has counted nothing, and may
 # write all of its lines.
 server_anew() { server '/lab/guest/server stop; /lab/guest/server resume'; }
 
-# Unmounts, and has the server end connections of which the client could not tell it, as its device was taken
-# away or there was no memory: other tests look for those that the server has.
+# Unmounts, and has the server end connections of which the client could not tell it, as its device
+# was taken away or there was no memory: other tests look for those that the server has.
 server_forgets() {
 	client 'umount $MNT && wait_for 10 module_unused'
 	server_anew
@@ -250,8 +293,8 @@ server_forgets() {
 top_copies() {
 	copy=$RUN/$TEST.copy
 	mkdir "$copy"
-	defer "rm -r '$copy'"
-	"$1" "
+	defer rm -r "$copy"
+	"$1" <<-'EOF' | base64 -d | tar -C "$copy" -xz
 		mkdir /run/$TEST
 		cd /
 		cp -r --parents proc/self/mounts proc/self/mountinfo sys/kernel/debug/rpcrdma \
@@ -260,7 +303,8 @@ top_copies() {
 		find sys/fs/nfs sys/kernel/sunrpc -type d -o -type l 2>/dev/null |
 			tar -c --no-recursion -T - | tar -C /run/$TEST -x
 		tar -C /run/$TEST -cz . | base64
-		rm -r /run/$TEST" | base64 -d | tar -C "$copy" -xz
+		rm -r /run/$TEST
+	EOF
 }
 
 # Python, where PYTHON says if it is not this machine's, and rpcrdma-top on that copy.
@@ -285,33 +329,39 @@ squeeze() {
 
 # The server recalls a delegation that the client has by its mount.
 backward_call() {
-	server '
+	server <<-'EOF'
 		end_grace
 		wait_for 10 callback_works
-		echo here >/export/$TEST/delegated'
-	client "rm -f /run/$TEST-delegation.*"
-	client_background holder "
-		exec 3<\$MNT/$TEST/delegated
+		echo here >/export/$TEST/delegated
+	EOF
+	client 'rm -f /run/$TEST-delegation.*'
+	client_background holder <<-'EOF'
+		exec 3<$MNT/$TEST/delegated
 		cat <&3
 		touch /run/$TEST-delegation.open
-		wait_for 60 test -f /run/$TEST-delegation.stop"
-	defer "client 'touch /run/$TEST-delegation.stop'"
-	client "wait_for 20 test -f /run/$TEST-delegation.open"
-	server 'grep -qs "type: deleg" /proc/fs/nfsd/clients/*/states ||
-		fail "the client got no delegation"'
-	LIMIT=40 server "timeout 30 bash -c 'echo there >>/export/$TEST/delegated' ||
-		fail 'the delegation was not returned'"
-	client "touch /run/$TEST-delegation.stop"
+		wait_for 60 test -f /run/$TEST-delegation.stop
+	EOF
+	defer client 'touch /run/$TEST-delegation.stop'
+	client 'wait_for 20 test -f /run/$TEST-delegation.open'
+	server <<-'EOF'
+		grep -qs "type: deleg" /proc/fs/nfsd/clients/*/states ||
+			fail "the client got no delegation"
+	EOF
+	LIMIT=40 server <<-'EOF'
+		timeout 30 bash -c "echo there >>/export/$TEST/delegated" ||
+			fail 'the delegation was not returned'
+	EOF
+	client 'touch /run/$TEST-delegation.stop'
 	client_wait holder
-	client "rm -f /run/$TEST-delegation.*"
+	client 'rm -f /run/$TEST-delegation.*'
 }
 
 # Keeps the client busy with files on its mount until work_ends, which collects and checks them;
 # WORK_SIZE=SIZE before it says how large they are.
 work_begins() {
 	client work_forget
-	client_background work "work ${WORK_SIZE:-256K}"
-	defer 'client "work_end && wait_for 50 test -f /run/job.work.status"'
+	client_background work size="${WORK_SIZE:-256K}" 'work $size'
+	defer client 'work_end && wait_for 50 test -f /run/job.work.status'
 	client 'work_goes_on 30'
 }
 
@@ -319,10 +369,12 @@ work_ends() {
 	client work_end
 	client_wait work || fail "the program that worked on the mount saw an error"
 	printf '%s files written, read and compared\n' "$(client work_done)"
-	server '
+	server <<-'EOF'
 		cd /export/$TEST
-		[ $(wc -l <sums) -ge 4 ] || fail "these are too few: $(wc -l sums) of $(ls | wc -l) files"
-		sha256sum --quiet -c sums'
+		[ $(wc -l <sums) -ge 4 ] ||
+			fail "these are too few: $(wc -l sums) of $(ls | wc -l) files"
+		sha256sum --quiet -c sums
+	EOF
 	client work_forget
 }
 
@@ -330,34 +382,36 @@ work_ends() {
 # ARGUMENT...
 fio_begins() {
 	client 'rm -f /run/fio.*'
-	defer 'client \
-		"touch /run/fio.stop && wait_for 50 test -f /run/job.fio.status &&
-			rm -f /run/fio.*"'
-	client_background fio "
-		mkdir -p \$MNT/$TEST/fio
+	defer client 'rm -f /run/fio.*'
+	defer client 'touch /run/fio.stop && wait_for 50 test -f /run/job.fio.status'
+	client_background fio arguments="$*" <<-'EOF'
+		mkdir -p $MNT/$TEST/fio
 		until [ -f /run/fio.stop ]; do
-			fio --name=file --directory=\$MNT/$TEST/fio --direct=1 --verify=crc32c \
-				--do_verify=1 --verify_fatal=1 $* >/run/fio.out ||
+			fio --name=file --directory=$MNT/$TEST/fio --direct=1 --verify=crc32c \
+				--do_verify=1 --verify_fatal=1 $arguments >/run/fio.out ||
 				{ cat /run/fio.out; exit 1; }
 			echo >>/run/fio.verified
-		done"
+		done
+	EOF
 }
 fio_ends() {
 	client 'touch /run/fio.stop'
 	LIMIT=150 client_wait fio || fail "fio saw an error"
-	client '
+	client <<-'EOF'
 		[ -s /run/fio.verified ] || fail "fio has not verified anything"
-		printf "%d times fio has verified its files\n" $(wc -l </run/fio.verified)'
+		printf "%d times fio has verified its files\n" $(wc -l </run/fio.verified)
+	EOF
 }
 
 # Waits for three connections more under that work, and that it goes on then.
 work_outlasts_three() {
 	local connects
 	connects=$(client 'xprt_stat 3')
-	client "
-		more() { [ \$((\$(xprt_stat 3) - $connects)) -ge 3 ]; }
+	client connects="$connects" <<-'EOF'
+		more() { [ $(($(xprt_stat 3) - connects)) -ge 3 ]; }
 		wait_for 55 calling more
-		work_goes_on 55"
+		work_goes_on 55
+	EOF
 }
 
 # Traces these events in a machine for the rest of the case: trace_begins MACHINE SYSTEM/EVENT...
@@ -365,39 +419,45 @@ trace_begins() {
 	local machine=$1 missing ours=is_rust
 	shift
 	[ "$machine" = client ] || ours=is_served
-	missing=$("$machine" "for event in $*; do [ -d \$TRACING/events/\$event ] || echo \$event; done")
+	missing=$("$machine" events="$*" <<-'EOF'
+		for event in $events; do [ -d $TRACING/events/$event ] || echo $event; done
+	EOF
+	)
 	# Ours has all that are documented, in a kernel that has any.
 	[[ $missing != *rpcrdma/* ]] || ! "$ours" || ! "$machine" '[ -d $TRACING/events ]' ||
 		fail "the $machine's module lacks trace events: $missing"
 	[ -z "$missing" ] || skip "the $machine has no trace events $missing"
-	defer "$machine 'echo >\$TRACING/set_event && echo >\$TRACING/trace'"
-	"$machine" "
-		echo >\$TRACING/trace
-		for event in $*; do echo 1 >\$TRACING/events/\$event/enable; done"
+	defer "$machine" 'echo >$TRACING/set_event && echo >$TRACING/trace'
+	"$machine" events="$*" <<-'EOF'
+		echo >$TRACING/trace
+		for event in $events; do echo 1 >$TRACING/events/$event/enable; done
+	EOF
 }
 
 # What ours says of how connections of the mount ended: ended_by CAUSE.
 ended_by() {
-	! is_rust || client "[ -n \"\$(our_stat ended_$1)\" ] || fail 'no connection ended for $1'"
+	! is_rust || client cause="$1" \
+		'[ -n "$(our_stat ended_$cause)" ] || fail "no connection ended for $cause"'
 }
 
 # And that each had one end, but for the one that is up.
 ends_agree() {
-	! is_rust || client '
-		ends=$(awk "/^ended_/ { sum += \$2 } END { print sum + 0 }" \
+	! is_rust || client <<-'EOF'
+		ends=$(awk '/^ended_/ { sum += $2 } END { print sum + 0 }' \
 			/sys/kernel/debug/rpcrdma/[0-9]*/stats)
 		[ $((ends + 1)) = $(xprt_stat 3) ] ||
-			fail "$(xprt_stat 3) connections have $ends ends"'
+			fail "$(xprt_stat 3) connections have $ends ends"
+	EOF
 }
 
 # Changes what the RDMA devices of the client, or MACHINE=server, can do for the rest of the case,
 # or until limits_end, by parameters of modules/rpcrdma_test_limits.c: limit_devices PARAMETER...
 limit_devices() {
 	local machine=${MACHINE:-client}
-	$machine '[ -f /lab/payload/rpcrdma_test_limits.ko ]' ||
+	"$machine" '[ -f /lab/payload/rpcrdma_test_limits.ko ]' ||
 		skip "the payload has no rpcrdma_test_limits.ko"
-	$machine "insmod /lab/payload/rpcrdma_test_limits.ko $*"
-	defer "limits_end $machine"
+	"$machine" parameters="$*" 'insmod /lab/payload/rpcrdma_test_limits.ko $parameters'
+	defer limits_end "$machine"
 }
 limits_end() { "${1:-client}" \
 	'! grep -q ^rpcrdma_test_limits /proc/modules || rmmod rpcrdma_test_limits'; }
@@ -407,20 +467,21 @@ limit_server() { MACHINE=server limit_devices "$@"; }
 # The log has a line with the client and the reason for each connection that was not accepted:
 # not_accepted MARK REASON. The listener was new at the mark.
 not_accepted() {
-	server "
-		printf '%d connections could not be accepted\n' \$(listener_of accept_failures)
-		wait_for 10 lines_tell accept_failures $1 \
-			\"client \$CLIENT: cannot accept its connection: $2\""
+	server mark="$1" reason="$2" <<-'EOF'
+		printf '%d connections could not be accepted\n' $(listener_of accept_failures)
+		wait_for 10 lines_tell accept_failures $mark \
+			"client $CLIENT: cannot accept its connection: $reason"
+	EOF
 }
 
 # Has who passes certain trace events in the client, or MACHINE=server, sleep there for the rest of
 # the case, or until delays_end, see modules/rpcrdma_test_delay.c: delay_events PARAMETER...
 delay_events() {
 	local machine=${MACHINE:-client}
-	$machine '[ -f /lab/payload/rpcrdma_test_delay.ko ]' ||
+	"$machine" '[ -f /lab/payload/rpcrdma_test_delay.ko ]' ||
 		skip "the payload has no rpcrdma_test_delay.ko"
-	$machine "insmod /lab/payload/rpcrdma_test_delay.ko $*"
-	defer "delays_end $machine"
+	"$machine" parameters="$*" 'insmod /lab/payload/rpcrdma_test_delay.ko $parameters'
+	defer delays_end "$machine"
 }
 delays_end() { "${1:-client}" \
 	'! grep -q ^rpcrdma_test_delay /proc/modules || rmmod rpcrdma_test_delay'; }
@@ -432,14 +493,15 @@ netem_begins() {
 	local machine
 	needs_machines "mistreats packets on their way"
 	for machine; do
-		"$machine" '
+		"$machine" <<-'EOF' || skip "the $machine has no netem"
 			modprobe -q sch_netem || true
-			tc qdisc add dev $NETDEV root netem limit 100000' ||
-				skip "the $machine has no netem"
-		defer "$machine 'tc qdisc del dev \$NETDEV root'"
+			tc qdisc add dev $NETDEV root netem limit 100000
+		EOF
+		defer "$machine" 'tc qdisc del dev $NETDEV root'
 	done
 }
 
 # Sets or resets, without options, what netem does to what this machine sends: netem MACHINE
 # OPTIONS.
-netem() { "$1" "tc qdisc change dev \$NETDEV root netem limit 100000 ${2:-loss 0}"; }
+netem() { "$1" options="${2:-loss 0}" \
+	'tc qdisc change dev $NETDEV root netem limit 100000 $options'; }

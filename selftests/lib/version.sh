@@ -3,41 +3,25 @@
 #
 # For tests of either version of the protocol, behind test.sh: who offers Version Two.
 
-guest+='
-client_setting=/proc/sys/sunrpc/rdma_version_two
-server_setting=/proc/sys/sunrpc/svc_rdma/version_two
-
-# A dialect is a version with the size of its messages: one-1024, one-4096 or two-4096. At a server that offers
-# Version Two, later mounts of the client are of that dialect: speak DIALECT.
-speak() {
-	local word=off name
-	[ ${1%-*} = one ] || word=offered
-	echo $word >$client_setting
-	for name in read write; do echo ${1#*-} >/proc/sys/sunrpc/rdma_max_inline_$name; done
-}
-# Fails if the mount has another: check_dialect DIALECT.
-check_dialect() {
-	local words=(none one two) is
-	is=${words[$(our_stat version)]}-$(our_stat inline_send)
-	[ $is = $1 ] && [ $(our_stat inline_receive) = ${1#*-} ] ||
-		fail "it is $is and not $1, and receives $(our_stat inline_receive) bytes"
-}
-'
+# shellcheck source=version-guest.sh
+. "$lib/version-guest.sh"
+guest_add <"$lib/version-guest.sh"
 
 # Whether a machine offers it, as ours does in any case.
 offers() {
-	local ours=is_rust
+	local ours=is_rust setting=$1_setting
 	[ "$1" = client ] || ours=is_served
-	"$1" "[ -f \$$1_setting ]" || { ! "$ours" || fail "the $1 has no setting for it"; false; }
+	"$1" file="${!setting}" '[ -f $file ]' || { ! "$ours" || fail "the $1 has no setting for it"; false; }
 }
 
 # Sets both ends, as far as they can be set, for the rest of the case: settings CLIENT SERVER.
 settings() {
-	local machine
+	local machine setting
 	for machine in client server; do
+		setting=${machine}_setting
 		if offers $machine; then
-			defer "$machine 'echo off >\$${machine}_setting'"
-			$machine "echo $1 >\$${machine}_setting"
+			defer "$machine" file="${!setting}" 'echo off >$file'
+			"$machine" file="${!setting}" word="$1" 'echo $word >$file'
 		fi
 		shift
 	done

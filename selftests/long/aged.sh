@@ -12,12 +12,13 @@ requesters_stop() { client 'kill $(cat /run/$TEST.*.pid) || true; rm -f /run/$TE
 
 # requester SCENARIO OUTCOME: stays connected when it is through.
 requester() {
-	client "
-		: >/run/$TEST.$1.out
-		mkfifo /run/$TEST.$1.go
-		FILE=/export/$TEST/file setsid /lab/payload/rpcrdma-peer --requester \$SERVER $1 <>/run/$TEST.$1.go >/run/$TEST.$1.out 2>&1 &
-		echo \$! >/run/$TEST.$1.pid
-		wait_for 50 grep -q '^$1: $2' /run/$TEST.$1.out"
+	client scenario="$1" outcome="$2" <<-'EOF'
+		: >/run/$TEST.$scenario.out
+		mkfifo /run/$TEST.$scenario.go
+		FILE=/export/$TEST/file setsid /lab/payload/rpcrdma-peer --requester $SERVER $scenario <>/run/$TEST.$scenario.go >/run/$TEST.$scenario.out 2>&1 &
+		echo $! >/run/$TEST.$scenario.pid
+		wait_for 50 grep -q "^$scenario: $outcome" /run/$TEST.$scenario.out
+	EOF
 }
 
 aged() {
@@ -31,14 +32,15 @@ aged() {
 	requester honest answered
 	requester half-open 10_up
 	server '[ "$(listener_of connections)" = 31 ] || fail "the connections are $(listener_of connections)"'
-	LIMIT=900 server 'before='$before'
+	LIMIT=900 server before="$before" <<-'EOF'
 		connections_are() { [ "$(listener_of connections)" = "$1" ]; }
 		start=$SECONDS
 		wait_for 800 connections_are 0
 		printf "they were closed after %d seconds\n" $((SECONDS - start))
 		[ $((SECONDS - start)) -ge 300 ] || fail "that is too soon"
 		closed=$(($(listener_of ended_closed) - before))
-		[ $closed = 31 ] || fail "of 31 connections $closed were closed from above"'
+		[ $closed = 31 ] || fail "of 31 connections $closed were closed from above"
+	EOF
 }
 
 test_case "connections that are idle for two rounds are closed" aged

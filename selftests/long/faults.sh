@@ -11,7 +11,8 @@
 . "$(dirname "$0")/../lib/test.sh"
 
 EVENTS=${EVENTS:-500} SEED=${SEED:-1}
-inject=$(<"$lib/inject-guest.sh")$'\n' shortage=$(<"$lib/shortage-guest.sh")$'\n'
+guest_add <"$lib/inject-guest.sh"
+guest_add <"$lib/shortage-guest.sh"
 
 # Kinds of faults, and how many of a hundred are of each.
 kinds=(address disconnect shortage loss reorder duplicate blackhole device restart kill)
@@ -27,37 +28,37 @@ data_errors='not known'
 machines=(client server)
 
 # Tells how many milliseconds it took until the work went on.
-fault='
+guest_add <<-'EOF'
 	fault_begins() { echo "${EPOCHREALTIME/./}" >/run/faults.began; }
 	fault_over() {
 		# NFS asks after 60 s for a Reply whose loss nothing tells of.
 		work_goes_on 100
 		echo $(((${EPOCHREALTIME/./} - $(cat /run/faults.began)) / 1000))
 	}
-'
-fault_client() { client "$fault$1"; }
+EOF
 
 # Each of these gets a number to choose with, and ends with the fault over or on its way out.
 
 do_address() { client break_connections; }
 # disconnect MACHINE
 disconnect() {
-	"$1" "$inject
-		INJECT=$1
+	"$1" INJECT="$1" <<-'EOF'
 		inject_begins 100 1
 		wait_for 30 inject_is_over
-		inject_ends"
+		inject_ends
+	EOF
 }
 do_disconnect() { disconnect client; }
 do_served_disconnect() { disconnect server; }
 # shortage MACHINE NUMBER: a connection that has all that it needs would allocate nothing, a new one does.
 shortage() {
-	"$1" "$shortage shortage_begins $((2 + $2 % 9))"
+	"$1" nth=$((2 + $2 % 9)) 'shortage_begins $nth'
 	# What breaks it waits for an attempt to connect, of which none may succeed.
 	client_background break break_connections
-	"$1" "$shortage
+	"$1" <<-'EOF'
 		wait_for 30 has_failed 3
-		shortage_ends"
+		shortage_ends
+	EOF
 	client_wait break
 }
 do_shortage() { shortage client "$1"; }
@@ -94,37 +95,39 @@ do_restart() {
 	server '/lab/guest/server resume'
 }
 do_reload() {
-	server '
+	server <<-'EOF'
 		/lab/guest/server stop
 		wait_for 20 module_unused
 		rmmod rpcrdma
 		insmod /lab/payload/server/rpcrdma.ko
-		/lab/guest/server resume'
+		/lab/guest/server resume
+	EOF
 }
 do_kill() {
 	local flags=(if=source iflag=direct of=/dev/null)
 	[ $(($1 % 2)) = 0 ] || flags=(if=/run/faults.data of=target oflag=direct conv=notrunc)
-	client "
-		cd \$MNT/$TEST
+	client flags="${flags[*]}" <<-'EOF'
+		cd $MNT/$TEST
 		rm -f /run/faults.rounds
-		gone() { ! kill -0 \$1 2>/dev/null; }
-		setsid bash -c 'while :; do dd ${flags[*]} bs=1M status=none && echo >>/run/faults.rounds; done' &
-		pid=\$!
-		trap 'kill -KILL -- -\$pid 2>/dev/null || true' EXIT
+		gone() { ! kill -0 $1 2>/dev/null; }
+		setsid bash -c "while :; do dd $flags bs=1M status=none && echo >>/run/faults.rounds; done" &
+		pid=$!
+		trap 'kill -KILL -- -$pid 2>/dev/null || true' EXIT
 		wait_for 60 test -s /run/faults.rounds
-		kill -KILL -- -\$pid
-		wait \$pid 2>/dev/null || true
-		wait_for 60 gone -\$pid
-		cmp source /run/faults.data"
+		kill -KILL -- -$pid
+		wait $pid 2>/dev/null || true
+		wait_for 60 gone -$pid
+		cmp source /run/faults.data
+	EOF
 }
 
 # event KIND NUMBER
 event() {
 	local kind=$1 took
 	tried[$kind]=$((${tried[$kind]:-0} + 1))
-	fault_client fault_begins
+	client fault_begins
 	"do_$kind" "$2"
-	took=$(LIMIT=130 fault_client fault_over) || fail "$kind: $took"
+	took=$(LIMIT=130 client fault_over) || fail "$kind: $took"
 	recovered[$kind]=$((${recovered[$kind]:-0} + 1))
 	[ "$took" -le "${longest[$kind]:-0}" ] || longest[$kind]=$took
 }
@@ -145,11 +148,12 @@ table() {
 # Programs that check what they read: small files in a row, and fio at random places of larger ones.
 io_begins() {
 	mount_nfs "$1"
-	client '
+	client <<-'EOF'
 		rm -f /run/faults.*
 		head -c 1M /dev/urandom >/run/faults.data
 		cp /run/faults.data $MNT/$TEST/source
-		sync $MNT/$TEST/source'
+		sync $MNT/$TEST/source
+	EOF
 	fio_begins --size=2M --bsrange=512-128k --rw=randrw --ioengine=psync --numjobs=2
 	WORK_SIZE=16K work_begins
 }
@@ -182,8 +186,8 @@ faults() {
 	client '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the kernel injects no faults into sunrpc"
 	# Those of others may not fail: the software RDMA devices then answer no more.
 	if client '[ -f /sys/kernel/debug/failslab/require-start ]'; then
-		defer 'client "$shortage shortage_ends"'
-		defer 'server "$shortage shortage_ends"'
+		defer client shortage_ends
+		defer server shortage_ends
 	else
 		printf 'without shortage: the kernel cannot choose which allocations to fail\n'
 		for item in "${!kinds[@]}"; do
@@ -192,14 +196,14 @@ faults() {
 	fi
 	draw
 	server_dir /export
-	defer 'client "rm -f /run/faults.*"'
-	defer "server '[ \$(cat /proc/fs/nfsd/threads) != 0 ] || /lab/guest/server resume'"
-	! is_served || defer "server 'module_loaded || insmod /lab/payload/server/rpcrdma.ko'"
-	defer 'client "$inject inject_ends"'
-	defer 'server "$inject inject_ends"'
+	defer client 'rm -f /run/faults.*'
+	defer server '[ $(cat /proc/fs/nfsd/threads) != 0 ] || /lab/guest/server resume'
+	! is_served || defer server 'module_loaded || insmod /lab/payload/server/rpcrdma.ko'
+	defer client inject_ends
+	defer server inject_ends
 	netem_begins "${machines[@]}"
-	defer 'client rdma_link_add'
-	defer 'server rdma_link_add'
+	defer client rdma_link_add
+	defer server rdma_link_add
 	# What the first of each kind takes is not counted.
 	io_begins "$1"
 	for item in "${!kinds[@]}"; do
@@ -220,9 +224,10 @@ faults() {
 	done
 	io_ends
 	data_errors=0
-	LIMIT=120 client "
-		wait_for 10 rdma_resources_are '$resources' || fail \"the device had $resources and has \$(rdma_resources)\"
-		holds_check $EVENTS"
+	LIMIT=120 client resources="$resources" EVENTS="$EVENTS" <<-'EOF'
+		wait_for 10 rdma_resources_are "$resources" || fail "the device had $resources and has $(rdma_resources)"
+		holds_check $EVENTS
+	EOF
 	server_check "$EVENTS"
 }
 

@@ -9,9 +9,7 @@
 
 . "$(dirname "$0")/../lib/test.sh"
 
-shortage=$(<"$lib/shortage-guest.sh")$'\n'
-short_client() { client "$shortage$1"; }
-short_server() { server "$shortage$1"; }
+guest_add <"$lib/shortage-guest.sh"
 
 # need_filter MACHINE
 need_filter() {
@@ -22,9 +20,9 @@ need_filter() {
 # is not, and nothing stays of it.
 loading() {
 	need_filter client
-	defer 'client "module_loaded || module_load"'
-	defer 'short_client shortage_ends'
-	LIMIT=550 short_client '
+	defer client 'module_loaded || module_load'
+	defer client shortage_ends
+	LIMIT=550 client <<-'EOF'
 		resources=$(rdma_resources)
 		file=$(module_file)
 		rmmod rpcrdma
@@ -54,7 +52,8 @@ loading() {
 			fail "the device had $resources and has $(rdma_resources)"
 		mark=$(log_mark)
 		module_load
-		log_has $mark "RPC: Registered rdma transport module\."'
+		log_has $mark "RPC: Registered rdma transport module\."
+	EOF
 }
 
 # The transport keeps what it has allocated. So many threads more want more of everything.
@@ -64,13 +63,14 @@ steady() {
 	mount_nfs "$1"
 	client 'data_file 4M 16k'
 	work_begins
-	defer 'short_client shortage_ends'
-	short_client "shortage_begins $2"
-	short_client "
+	defer client shortage_ends
+	client nth="$2" 'shortage_begins $nth'
+	client <<-'EOF'
 		read_at_once 64 64k 16k
 		shortage_ends
-		printf '%d allocations failed\n' \$(failed)
-		has_failed 5 || fail 'that is not enough to tell anything'"
+		printf '%d allocations failed\n' $(failed)
+		has_failed 5 || fail 'that is not enough to tell anything'
+	EOF
 	client 'work_goes_on 30'
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
@@ -82,21 +82,23 @@ written_back() {
 	need_filter client
 	server_dir /export
 	mount_nfs "$1"
-	client "
+	client <<-'EOF'
 		head -c 4M /dev/urandom >/run/$TEST.data
-		: >\$MNT/$TEST/file"
-	defer 'short_client shortage_ends'
-	LIMIT=60 short_client "
+		: >$MNT/$TEST/file
+	EOF
+	defer client shortage_ends
+	LIMIT=60 client <<-'EOF'
 		{
 			break_connections
-			ls \$MNT/$TEST >&2
+			ls $MNT/$TEST >&2
 			shortage_begins 1
 			dd if=/run/$TEST.data bs=64k conv=fsync status=none
 			shortage_ends
-		} >\$MNT/$TEST/file
-		printf '%d allocations failed\n' \$(failed)
-		has_failed 5 || fail 'that is not enough to tell anything'"
-	[ "$(client "sha256sum </run/$TEST.data; rm /run/$TEST.data")" = "$(server "sha256sum </export/$TEST/file")" ] ||
+		} >$MNT/$TEST/file
+		printf '%d allocations failed\n' $(failed)
+		has_failed 5 || fail 'that is not enough to tell anything'
+	EOF
+	[ "$(client 'sha256sum </run/$TEST.data; rm /run/$TEST.data')" = "$(server 'sha256sum </export/$TEST/file')" ] ||
 		fail "other data was written"
 	mount_ends
 }
@@ -107,17 +109,18 @@ reconnecting() {
 	server_dir /export
 	mount_nfs "$1"
 	work_begins
-	defer 'short_client shortage_ends'
-	defer 'client rdma_link_add'
-	short_client "shortage_begins $2"
+	defer client shortage_ends
+	defer client rdma_link_add
+	client nth="$2" 'shortage_begins $nth'
 	for _ in {1..3}; do
 		client 'rdma link delete $RDMA_LINK && rdma_link_add'
 		client 'work_goes_on 55'
 	done
-	short_client '
+	client <<-'EOF'
 		shortage_ends
 		printf "%d allocations failed\n" $(failed)
-		has_failed 1 || fail "no allocation failed"'
+		has_failed 1 || fail "no allocation failed"
+	EOF
 	work_ends
 	server_forgets
 }
@@ -129,16 +132,22 @@ paced() {
 	server_dir /export
 	mount_nfs "$1"
 	work_begins
-	defer 'short_client shortage_ends'
+	defer client shortage_ends
 	# A device that is added waits until there is memory.
-	short_client '
+	client <<-'EOF'
 		shortage_begins 1
 		break_connections
-		wait_for 30 has_failed 3'
-	attempts=$(short_client 'before=$(failed); sleep 5; echo $(($(failed) - before))')
+		wait_for 30 has_failed 3
+	EOF
+	attempts=$(client <<-'EOF'
+		before=$(failed)
+		sleep 5
+		echo $(($(failed) - before))
+	EOF
+	)
 	printf '%d allocations failed in five seconds\n' "$attempts"
 	[ "$attempts" -le 500 ] || fail "it tries again too soon"
-	short_client shortage_ends
+	client shortage_ends
 	client 'work_goes_on 55'
 	work_ends
 	server_forgets
@@ -149,7 +158,7 @@ served() {
 	is_served || skip "the server's transport is the kernel's own"
 	need_filter server
 	server_dir /export
-	defer 'short_server shortage_ends'
+	defer server shortage_ends
 	during_load true
 	server_mark
 	"$@"
@@ -176,14 +185,15 @@ once() {
 	for round in {1..12}; do
 		client 'break_connections; dd if=/dev/urandom of=$MNT/$TEST/file bs=8K count=1 oflag=direct status=none'
 		connects=$(client 'xprt_stat 3')
-		short_server "shortage_begins $round 1"
-		client '
+		server round="$round" 'shortage_begins $round 1'
+		client <<-'EOF'
 			head -c 256K /dev/urandom >/run/$TEST.data
 			dd if=/run/$TEST.data of=$MNT/$TEST/file bs=256K oflag=direct conv=notrunc status=none
 			drop_caches
 			cmp /run/$TEST.data $MNT/$TEST/file
-			rm /run/$TEST.data'
-		failed=$((failed + $(short_server 'shortage_ends; failed')))
+			rm /run/$TEST.data
+		EOF
+		failed=$((failed + $(server 'shortage_ends; failed')))
 		[ "$(client 'xprt_stat 3')" = "$connects" ] || fail "one that failed has cost the connection"
 	done
 	printf '%d allocations failed\n' $failed
@@ -192,14 +202,14 @@ once() {
 }
 
 # By how much a sum of values of the listener has risen: risen REGEX BEFORE.
-risen() { server "echo \$((\$(listener_of '$1') - $2))"; }
+risen() { server name="$1" before="$2" 'echo $(($(listener_of "$name") - before))'; }
 
 # Some fail of a connection that is in use, which costs it: strikes EVERY.
 strikes() {
 	local before
 	before=$(server 'listener_of "ended_.*"')
 	for _ in {1..10}; do
-		short_server "shortage_strikes $1"
+		server nth="$1" 'shortage_strikes $nth'
 		client 'work_goes_on 55'
 	done
 	printf '%d connections have ended\n' "$(risen 'ended_.*' "$before")"
@@ -210,15 +220,16 @@ strikes() {
 renewals() {
 	local before round=0
 	before=$(server 'listener_of starved_grants')
-	short_server "shortage_begins $1"
+	server nth="$1" 'shortage_begins $nth'
 	until [ "$(risen starved_grants "$before")" -gt 0 ]; do
 		[ $((round += 1)) -le 20 ] || fail "no grant was starved after 20 connections"
 		client break_connections
 		client 'work_goes_on 55'
 	done
-	short_server '
+	server <<-'EOF'
 		shortage_ends
-		printf "%d allocations failed\n" $(failed)'
+		printf "%d allocations failed\n" $(failed)
+	EOF
 	printf '%d connections: %d grants were starved\n' $round "$(risen starved_grants "$before")"
 }
 
@@ -226,12 +237,13 @@ renewals() {
 refusals() {
 	local before
 	before=$(server 'listener_of accept_failures')
-	short_server 'shortage_begins 1'
+	server 'shortage_begins 1'
 	client break_connections
-	short_server "
-		refused() { [ \$((\$(listener_of accept_failures) - $before)) -ge 3 ]; }
+	server before="$before" <<-'EOF'
+		refused() { [ $(($(listener_of accept_failures) - before)) -ge 3 ]; }
 		wait_for 100 refused
-		shortage_ends"
+		shortage_ends
+	EOF
 }
 
 test_case "each allocation that loading makes fails once" loading
