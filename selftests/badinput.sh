@@ -7,32 +7,34 @@
 
 . "$(dirname "$0")/lib/test.sh"
 
-# mount_fails WHERE PORT 'PATTERN OF MOUNT.NFS' 'PATTERN OF THE LOG': a mount by v4.2 fails so.
+# mount_fails ADDRESS PORT 'PATTERN OF MOUNT.NFS' 'PATTERN OF THE LOG': a mount by v4.2 fails so, of
+# the server where the address is empty.
 mount_fails() {
 	defer unmount_nfs
-	client "
-		uses=\$(module_uses) resources=\$(rdma_resources)
-		mark=\$(log_mark)
+	client port="$2" address="$1" said="$3" logged="$4" <<-'EOF'
+		uses=$(module_uses) resources=$(rdma_resources)
+		mark=$(log_mark)
 		rc=0
-		start=\$SECONDS
+		start=$SECONDS
 		# It tries once more after a second.
-		timeout 50 strace -qq -f -e trace=mount -o /run/$TEST.calls mount -t nfs -o rdma,port=$2,vers=4.2,retry=0 $1:/export \$MNT 2>/run/$TEST.err || rc=\$?
-		tries=\$(grep -c '= -1 ' /run/$TEST.calls || true)
+		timeout 50 strace -qq -f -e trace=mount -o /run/$TEST.calls mount -t nfs -o rdma,port=$port,vers=4.2,retry=0 ${address:-$SERVER}:/export $MNT 2>/run/$TEST.err || rc=$?
+		tries=$(grep -c '= -1 ' /run/$TEST.calls || true)
 		cat /run/$TEST.err
-		printf 'status %d after %d tries and about %d seconds\n' \$rc \$tries \$((SECONDS - start))
-		[ \$rc != 0 ] || fail 'the mount went well'
-		[ \$rc != 124 ] || fail 'the mount did not give up'
-		log_since \$mark | grep rpcrdma >/run/$TEST.log || true
+		printf 'status %d after %d tries and about %d seconds\n' $rc $tries $((SECONDS - start))
+		[ $rc != 0 ] || fail 'the mount went well'
+		[ $rc != 124 ] || fail 'the mount did not give up'
+		log_since $mark | grep rpcrdma >/run/$TEST.log || true
 		cat /run/$TEST.log
 		# The kernel's own module has odd errors for some of these, and mostly tells nothing.
 		if [ -f /lab/payload/rpcrdma.ko ]; then
-			grep -qiE '$3' /run/$TEST.err || fail 'this is not what mount.nfs should say'
-			[ \$(wc -l </run/$TEST.log) = \$tries ] || fail 'that is not one line for each try'
-			grep -qE '$4' /run/$TEST.log || fail 'the line does not tell what happened'
+			grep -qiE "$said" /run/$TEST.err || fail 'this is not what mount.nfs should say'
+			[ $(wc -l </run/$TEST.log) = $tries ] || fail 'that is not one line for each try'
+			grep -qE "$logged" /run/$TEST.log || fail 'the line does not tell what happened'
 		fi
 		rm /run/$TEST.*
 		wait_for 10 module_unused
-		wait_for 10 rdma_resources_are \"\$resources\" || fail \"the device had \$resources and has \$(rdma_resources)\""
+		wait_for 10 rdma_resources_are "$resources" || fail "the device had $resources and has $(rdma_resources)"
+	EOF
 }
 
 works_again() {
@@ -42,7 +44,7 @@ works_again() {
 
 # On iWARP the connect itself fails, before there is an event.
 nobody_listens() {
-	mount_fails '$SERVER' 20050 'connection refused' 'port 20050: device rdma0.*rejected.*status -?[0-9]+\)'
+	mount_fails '' 20050 'connection refused' 'port 20050: device rdma0.*rejected.*status -?[0-9]+\)'
 	works_again
 }
 
@@ -53,9 +55,9 @@ nobody_there() {
 
 # The server's machine is up, but has no RDMA device. Once it has one again its listener does not hear, or not soon.
 nobody_answers() {
-	defer "server rdma_link_add"
+	defer server rdma_link_add
 	server rdma_link_delete
-	mount_fails '$SERVER' 20049 'no route|not responding' 'rdma0: no answer in time'
+	mount_fails '' 20049 'no route|not responding' 'rdma0: no answer in time'
 	server rdma_link_add
 	works_again
 }
@@ -63,7 +65,7 @@ nobody_answers() {
 # A device that is too small in one way: small_device 'PARAMETER' 'PATTERN OF THE LOG'.
 small_device() {
 	limit_devices "$1"
-	mount_fails '$SERVER' 20049 'mount.nfs: .*(not supported|no such device|refused|invalid|cannot allocate|input/output|not responding|timed out)' "rdma0.*$2"
+	mount_fails '' 20049 'mount.nfs: .*(not supported|no such device|refused|invalid|cannot allocate|input/output|not responding|timed out)' "rdma0.*$2"
 	limits_end
 	works_again
 }
@@ -71,7 +73,7 @@ small_device() {
 # It has said that it takes more.
 refused_queues() {
 	limit_devices real_max_qp_wr=100
-	mount_fails '$SERVER' 20049 'incorrect mount option|invalid argument' 'rdma0.*status -22'
+	mount_fails '' 20049 'incorrect mount option|invalid argument' 'rdma0.*status -22'
 	limits_end
 	works_again
 }
@@ -82,7 +84,7 @@ modest_device() {
 	limit_devices "$1"
 	server_dir /export
 	mount_nfs 4.2
-	client '
+	client <<-'EOF'
 		head -c 1M /dev/urandom >/run/$TEST.data
 		for n in {1..40}; do dd if=/run/$TEST.data of=$MNT/$TEST/file bs=$((n * 100)) seek=$n count=8 conv=notrunc,fsync status=none; done
 		cp /run/$TEST.data $MNT/$TEST/file
@@ -91,7 +93,8 @@ modest_device() {
 		cmp $MNT/$TEST/file /run/$TEST.data
 		sha256sum </run/$TEST.data >$MNT/$TEST/sum
 		rm /run/$TEST.*
-		umount $MNT'
+		umount $MNT
+	EOF
 	limits_end
 	server '[ "$(sha256sum </export/$TEST/file)" = "$(cat /export/$TEST/sum)" ]'
 }

@@ -39,7 +39,7 @@ ping_times_out() {
 		"calls=null,timeout=$TIMEOUT,ping,timeout=60000" '-110 0*2'
 }
 look_without_connection() {
-	client '
+	client <<-'EOF'
 		timed_out() { [ "$(delayed)" = 1 ]; }
 		not_connected() {
 			local state
@@ -47,7 +47,8 @@ look_without_connection() {
 			! grep CONNECTED <<<"$state"
 		}
 		wait_for 60 timed_out
-		wait_for 10 not_connected'
+		wait_for 10 not_connected
+	EOF
 	delays_end
 }
 
@@ -63,20 +64,21 @@ private_data() {
 # mount_fails SCENARIO VERS PATTERN: the peer answers a mount, which mount.nfs says so.
 mount_fails() {
 	peer_start "$1"
-	client "
-		resources=\$(rdma_resources)
+	client vers="$2" said="$3" <<-'EOF'
+		resources=$(rdma_resources)
 		rc=0
-		start=\$SECONDS
-		timeout 50 mount -t nfs -o rdma,port=20050,vers=$2,sec=sys,retry=0,soft,timeo=20,retrans=1 \$SERVER:/export \$MNT 2>/run/$TEST.err || rc=\$?
+		start=$SECONDS
+		timeout 50 mount -t nfs -o rdma,port=20050,vers=$vers,sec=sys,retry=0,soft,timeo=20,retrans=1 $SERVER:/export $MNT 2>/run/$TEST.err || rc=$?
 		cat /run/$TEST.err
-		printf 'status %d after about %d seconds\n' \$rc \$((SECONDS - start))
-		[ \$rc != 0 ] || fail 'the mount went well'
-		[ \$rc != 124 ] || fail 'the mount did not give up'
-		grep -qiE '$3' /run/$TEST.err || fail 'this is not what mount.nfs should say'
+		printf 'status %d after about %d seconds\n' $rc $((SECONDS - start))
+		[ $rc != 0 ] || fail 'the mount went well'
+		[ $rc != 124 ] || fail 'the mount did not give up'
+		grep -qiE "$said" /run/$TEST.err || fail 'this is not what mount.nfs should say'
 		rm /run/$TEST.err
 		wait_for 40 module_unused
-		printf 'and %d\n' \$((SECONDS - start))
-		wait_for 10 rdma_resources_are \"\$resources\" || fail \"the device had \$resources and has \$(rdma_resources)\""
+		printf 'and %d\n' $((SECONDS - start))
+		wait_for 10 rdma_resources_are "$resources" || fail "the device had $resources and has $(rdma_resources)"
+	EOF
 	peer_stop
 }
 

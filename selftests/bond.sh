@@ -7,7 +7,7 @@
 
 . "$(dirname "$0")/lib/test.sh"
 
-bond='
+guest_add <<-'EOF'
 	[ "$(hostname)" = server ] && own=$SERVER own6=$SERVER6 || own=$CLIENT own6=$CLIENT6
 	addresses() {
 		ip address replace $own/24 dev $1
@@ -37,30 +37,30 @@ bond='
 		rdma_link_add
 	}
 	active() { [ "$(cat /sys/class/net/bond7/bonding/active_slave)" = $1 ]; }
-'
-bond_client() { client "$bond$1"; }
-bond_server() { server "$bond$1"; }
+EOF
 
 # The spare interface leads nowhere: for the connection manager the address has moved all the same.
 bond_fails_over() {
 	local connects
 	need_link_down
 	server_dir /export
-	defer 'bond_client bond_ends'
-	bond_client '
+	defer client bond_ends
+	client <<-'EOF'
 		bond_begins
 		wait_for 20 active $NETDEV
-		wait_for 20 eval "ping -q -c 1 -W 1 $SERVER >/dev/null"'
+		wait_for 20 eval "ping -q -c 1 -W 1 $SERVER >/dev/null"
+	EOF
 	mount_nfs "$1"
 	work_begins
 	connects=$(client 'xprt_stat 3')
-	bond_client '
+	client <<-'EOF'
 		mark=$(log_mark)
 		ip link set bond7 type bond active_slave spare0
 		active spare0
 		wait_for 20 xprt_unconnected
 		log_has $mark "RDMA CM addr change for ndev bond7" || fail "the connection manager has not noticed"
-		ip link set bond7 type bond active_slave $NETDEV'
+		ip link set bond7 type bond active_slave $NETDEV
+	EOF
 	client 'work_goes_on 55'
 	ended_by address_changed
 	[ "$(client 'xprt_stat 3')" -gt "$connects" ] || fail "there was no new connection"
@@ -73,18 +73,19 @@ server_fails_over() {
 	need_link_down
 	server '[ -f /lab/payload/server/rpcrdma.ko ] && command -v nfsdctl >/dev/null' || skip "the server's transport is the kernel's own, or it has no nfsdctl"
 	server_dir /export
-	defer "server '/lab/guest/server stop && /lab/guest/server resume'"
-	defer 'bond_server bond_ends'
-	bond_server '
+	defer server '/lab/guest/server stop && /lab/guest/server resume'
+	defer server bond_ends
+	server <<-'EOF'
 		/lab/guest/server stop
 		bond_begins
 		wait_for 20 active $NETDEV
 		wait_for 20 eval "ping -q -c 1 -W 1 $CLIENT >/dev/null"
 		nfsdctl listener "+rdma:$SERVER:20049"
-		nfsdctl threads 4'
+		nfsdctl threads 4
+	EOF
 	mount_nfs_timeo "$1"
 	work_begins
-	bond_server '
+	server <<-'EOF'
 		moved() { [ "$(listener_of moves $SERVER)" -gt 0 ]; }
 		! moved || fail "it has moved already"
 		mark=$(log_mark)
@@ -92,7 +93,8 @@ server_fails_over() {
 		active spare0
 		log_has $mark "RDMA CM addr change for ndev bond7" || fail "the connection manager has not noticed"
 		wait_for 20 moved
-		ip link set bond7 type bond active_slave $NETDEV'
+		ip link set bond7 type bond active_slave $NETDEV
+	EOF
 	client 'work_goes_on 60'
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'

@@ -25,31 +25,33 @@ sends_fail() {
 # Proves: V1-139.
 maps_fail() {
 	server_dir /export
-	server "head -c 64K /dev/urandom >/export/$TEST/file"
+	server 'head -c 64K /dev/urandom >/export/$TEST/file'
 	limit_devices failing_maps=2
 	mount_nfs 3
-	client "
+	client sum="$(server 'sha256sum </export/$TEST/file')" <<-'EOF'
 		failed=0
-		echo '$(server "sha256sum </export/$TEST/file")' >/run/$TEST.sum
+		echo "$sum" >/run/$TEST.sum
 		for n in {1..400}; do
-			if dd if=\$MNT/$TEST/file of=/run/$TEST.read bs=64K count=1 iflag=direct status=none 2>/run/$TEST.err; then
+			if dd if=$MNT/$TEST/file of=/run/$TEST.read bs=64K count=1 iflag=direct status=none 2>/run/$TEST.err; then
 				sha256sum </run/$TEST.read | cmp - /run/$TEST.sum
 			else
-				grep -q 'Input/output error' /run/$TEST.err || fail \"\$(cat /run/$TEST.err)\"
-				failed=\$((failed + 1))
+				grep -q 'Input/output error' /run/$TEST.err || fail "$(cat /run/$TEST.err)"
+				failed=$((failed + 1))
 			fi
 		done
-		printf '%d of 400 READs failed\n' \$failed
-		[ \$failed = 200 ]
+		printf '%d of 400 READs failed\n' $failed
+		[ $failed = 200 ]
 		rm /run/$TEST.*
-		[ \$(xprt_stat 3) = 1 ] || fail 'the connection has ended'
+		[ $(xprt_stat 3) = 1 ] || fail 'the connection has ended'
 		# Of the Calls that wait for a place in the queue of Sends.
-		[ \$(xprt_stat 26) = 0 ]"
+		[ $(xprt_stat 26) = 0 ]
+	EOF
 	if is_rust; then
-		client '
+		client <<-'EOF'
 			[ $(our_stat send_buffers) -lt 200 ] || fail "there are $(our_stat send_buffers) buffers"
 			back() { [ $(our_stat regions_idle) = $(our_stat regions_allocated) ]; }
-			wait_for 10 back'
+			wait_for 10 back
+		EOF
 	fi
 	client 'umount $MNT && wait_for 10 module_unused'
 	limits_end
@@ -59,30 +61,32 @@ maps_fail() {
 # what became of the READ.
 cut_read() {
 	local status=0
-	server "head -c 64K /dev/urandom >/export/$TEST/file"
+	server 'head -c 64K /dev/urandom >/export/$TEST/file'
 	netem_begins server
-	client_background read "
-		exec 3<\$MNT/$TEST/file
+	client_background read <<-'EOF'
+		exec 3<$MNT/$TEST/file
 		touch /run/$TEST.open
 		wait_for 20 test -e /run/$TEST.cut
-		dd of=/run/$TEST.read bs=64K count=1 iflag=direct status=none <&3"
-	client "wait_for 20 test -e /run/$TEST.open"
+		dd of=/run/$TEST.read bs=64K count=1 iflag=direct status=none <&3
+	EOF
+	client 'wait_for 20 test -e /run/$TEST.open'
 	netem server 'loss 100%'
-	client "
-		before=\$(xprt_stat 12)
-		asked() { [ \$(xprt_stat 12) -gt \$before ]; }
+	client <<-'EOF'
+		before=$(xprt_stat 12)
+		asked() { [ $(xprt_stat 12) -gt $before ]; }
 		touch /run/$TEST.cut
 		wait_for 20 asked
-		break_connections"
+		break_connections
+	EOF
 	netem server
 	LIMIT=60 client_wait read || status=$?
-	client "rm /run/$TEST.open /run/$TEST.cut"
+	client 'rm /run/$TEST.open /run/$TEST.cut'
 	return $status
 }
 
 # The file can be read, by the second connection.
 reads_on() {
-	[ "$(client "sha256sum <\$MNT/$TEST/file")" = "$(server "sha256sum </export/$TEST/file")" ] || fail "other data was read"
+	[ "$(client 'sha256sum <$MNT/$TEST/file')" = "$(server 'sha256sum </export/$TEST/file')" ] || fail "other data was read"
 	[ "$(client 'xprt_stat 3')" = 2 ] || fail "the mount has had $(client 'xprt_stat 3') connections"
 	client 'umount $MNT && wait_for 10 module_unused'
 }
@@ -93,7 +97,7 @@ destroy_is_late() {
 	limit_devices failing_destroys=3
 	mount_nfs_timeo 3
 	cut_read
-	client "sha256sum </run/$TEST.read; rm /run/$TEST.read"
+	client 'sha256sum </run/$TEST.read; rm /run/$TEST.read'
 	client '[ $(sed -n "s/^failed_destroys //p" /sys/module/rpcrdma_test_limits/parameters/work) = 3 ]'
 	reads_on
 	limits_end
@@ -109,11 +113,12 @@ lost() {
 	mount_nfs_timeo 3
 	mark=$(client log_mark)
 	! cut_read || fail "the READ has succeeded"
-	client "
+	client mark="$mark" why="$2" <<-'EOF'
 		rm /run/$TEST.read
 		grep 'Input/output error' /run/job.read.out
-		log_has $mark 'rpcrdma: device [^ ]* $2 \(.*\): memory that it may reach is lost\$'
-		[ \$(log_since $mark | grep -c 'is lost\$') = 1 ]"
+		log_has $mark "rpcrdma: device [^ ]* $why \(.*\): memory that it may reach is lost$"
+		[ $(log_since $mark | grep -c 'is lost$') = 1 ]
+	EOF
 	reads_on
 	limits_end
 }
@@ -123,13 +128,14 @@ attempts_fail() {
 	is_rust || skip "the kernel's own module looks at its state in another way"
 	trace_begins client sunrpc/xprt_disconnect_force rpcrdma/xprtrdma_connect
 	limit_devices failing_receives=1
-	client "
-		! timeout -s KILL \$((8 * SLOW)) mount -t nfs -o proto=rdma\$SIX,port=20049,vers=$1 \$AT_SERVER:/export \$MNT || fail 'the mount went well'
+	client vers="$1" <<-'EOF'
+		! timeout -s KILL $((8 * SLOW)) mount -t nfs -o proto=rdma$SIX,port=20049,vers=$vers $AT_SERVER:/export $MNT || fail 'the mount went well'
 		wait_for 10 module_unused
-		times() { grep -c \" \$1:\" \$TRACING/trace || true; }
-		printf '%d attempts, %d times the transport was to be closed\n' \$(times xprtrdma_connect) \$(times xprt_disconnect_force)
-		[ \$(times xprtrdma_connect) -ge 3 ]
-		[ \$(times xprt_disconnect_force) = 0 ]"
+		times() { grep -c " $1:" $TRACING/trace || true; }
+		printf '%d attempts, %d times the transport was to be closed\n' $(times xprtrdma_connect) $(times xprt_disconnect_force)
+		[ $(times xprtrdma_connect) -ge 3 ]
+		[ $(times xprt_disconnect_force) = 0 ]
+	EOF
 	limits_end
 }
 
@@ -141,30 +147,31 @@ segments() {
 	limit_devices max_fast_reg_pages=$PAGES
 	mount_nfs 3
 	trace_begins client rpcrdma/xprtrdma_chunk_read rpcrdma/xprtrdma_chunk_write rpcrdma/xprtrdma_chunk_reply
-	client "
+	client PAGES="$PAGES" <<-'EOF'
 		head -c 4M /dev/urandom >/run/$TEST.data
-		dd if=/run/$TEST.data of=\$MNT/$TEST/file bs=1M oflag=direct status=none
-		dd if=\$MNT/$TEST/file bs=1M iflag=direct status=none | cmp - /run/$TEST.data
+		dd if=/run/$TEST.data of=$MNT/$TEST/file bs=1M oflag=direct status=none
+		dd if=$MNT/$TEST/file bs=1M iflag=direct status=none | cmp - /run/$TEST.data
 		# Through the cache, and from the middle of a page on.
 		for n in 1000 300000; do
-			dd if=/run/$TEST.data of=\$MNT/$TEST/file bs=\$n seek=1 count=9 conv=notrunc,fsync status=none
-			dd if=/run/$TEST.data of=/run/$TEST.copy bs=\$n count=9 status=none
+			dd if=/run/$TEST.data of=$MNT/$TEST/file bs=$n seek=1 count=9 conv=notrunc,fsync status=none
+			dd if=/run/$TEST.data of=/run/$TEST.copy bs=$n count=9 status=none
 			drop_caches
-			dd if=\$MNT/$TEST/file bs=\$n skip=1 count=9 status=none | cmp - /run/$TEST.copy
+			dd if=$MNT/$TEST/file bs=$n skip=1 count=9 status=none | cmp - /run/$TEST.copy
 		done
 		rm /run/$TEST.*
-		awk '
+		awk -v bytes=$((PAGES * $(getconf PAGESIZE))) '
 			/ xprtrdma_chunk_/ {
 				segments++
-				match(\$0, /[0-9]+@0x/)
-				length_here = substr(\$0, RSTART, RLENGTH - 3) + 0
+				match($0, /[0-9]+@0x/)
+				length_here = substr($0, RSTART, RLENGTH - 3) + 0
 				if (length_here > longest) longest = length_here
 				if (/\(last\)/) { if (segments > most) most = segments; segments = 0 }
 			}
 			END {
-				printf \"at most %d segments, of %d bytes at most\n\", most, longest
-				exit !(most > 8 && most <= 16 && longest == $PAGES * $(client 'getconf PAGESIZE'))
-			}' \$TRACING/trace"
+				printf "at most %d segments, of %d bytes at most\n", most, longest
+				exit !(most > 8 && most <= 16 && longest == bytes)
+			}' $TRACING/trace
+	EOF
 	client 'umount $MNT && wait_for 10 module_unused'
 	limits_end
 }

@@ -20,21 +20,22 @@ dma_device() {
 	client '[ -f /lab/payload/rdma_rxe.ko ]' || skip "the payload has no rdma_rxe.ko, see scripts/dma-device.sh"
 	client 'grep -qw swiotlb=force /proc/cmdline' || skip "the machines were not booted with APPEND=swiotlb=force"
 	for machine in "${machines[@]}"; do
-		defer "$machine 'rdma_link_delete; rmmod rdma_rxe; modprobe rdma_rxe; rdma_link_add'"
-		$machine '
+		defer "$machine" 'rdma_link_delete; rmmod rdma_rxe; modprobe rdma_rxe; rdma_link_add'
+		"$machine" parameters="${DEVICE:-}" <<-'EOF'
 			rdma_link_delete
 			rmmod rdma_rxe
-			insmod /lab/payload/rdma_rxe.ko '"${DEVICE:-}"'
+			insmod /lab/payload/rdma_rxe.ko $parameters
 			rdma_link_add
-			bounced >/run/$TEST.bounced'
-		defer "$machine 'wait_for 20 nothing_mapped'"
+			bounced >/run/$TEST.bounced
+		EOF
+		defer "$machine" 'wait_for 20 nothing_mapped'
 	done
 }
-guest+='
-bounced() { cat /sys/kernel/debug/swiotlb/io_tlb_used; }
-# The connection manager sends some messages yet when a connection has ended.
-nothing_mapped() { [ "$(bounced)" = "$(cat /run/$TEST.bounced)" ]; }
-'
+guest_add <<-'EOF'
+	bounced() { cat /sys/kernel/debug/swiotlb/io_tlb_used; }
+	# The connection manager sends some messages yet when a connection has ended.
+	nothing_mapped() { [ "$(bounced)" = "$(cat /run/$TEST.bounced)" ]; }
+EOF
 
 # Runs another test's cases over it: other NAME [REGEX].
 other() {
@@ -57,16 +58,18 @@ load() {
 	dma_device
 	server_dir /export
 	mount_nfs "$1"
-	LIMIT=200 client '
+	LIMIT=200 client <<-'EOF'
 		data_file 16M 64K
 		drop_caches
 		read_at_once 4 4M 64K
 		read_ahead 16 16M 64K
-		[ $(bounced) -ge $(($(cat /run/$TEST.bounced) + 64)) ] || fail "nothing of the mount is in bounce buffers"'
+		[ $(bounced) -ge $(($(cat /run/$TEST.bounced) + 64)) ] || fail "nothing of the mount is in bounce buffers"
+	EOF
 	for machine in "${machines[@]}"; do
-		$machine '
+		"$machine" <<-'EOF'
 			printf "%s: %d slots before the mount, %d with it\n" $(hostname) $(cat /run/$TEST.bounced) $(bounced)
-			[ $(bounced) -gt $(cat /run/$TEST.bounced) ] || fail "nothing of the connection is in bounce buffers"'
+			[ $(bounced) -gt $(cat /run/$TEST.bounced) ] || fail "nothing of the connection is in bounce buffers"
+		EOF
 	done
 	work_begins
 	client 'work_goes_on 30'

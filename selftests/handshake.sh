@@ -14,23 +14,29 @@ no_reads() {
 	local mark
 	is_rust || skip "the kernel's own client takes no notice of this limit"
 	server_anew
-	mark=$(server 'wait_for 20 sh -c "! rdma resource show cm_id | grep -q CONNECT"
+	mark=$(server <<-'EOF'
+		wait_for 20 sh -c "! rdma resource show cm_id | grep -q CONNECT"
 		rdma_resources >/run/$TEST.resources
-		log_mark')
+		log_mark
+	EOF
+	)
 	limit_devices max_qp_rd_atom=0
-	client "
-		! mount -t nfs -o rdma,port=20049,vers=3,sec=sys,nolock,soft,retry=0,timeo=50,retrans=1 \$SERVER:/export \$MNT || fail 'it mounts'
-		wait_for 40 module_unused"
+	client <<-'EOF'
+		! mount -t nfs -o rdma,port=20049,vers=3,sec=sys,nolock,soft,retry=0,timeo=50,retrans=1 $SERVER:/export $MNT || fail 'it mounts'
+		wait_for 40 module_unused
+	EOF
 	limits_end
-	not_accepted "$mark" '(ENXIO|Error\\(6\\))'
-	server "
-		wait_for 20 rdma_resources_are \"\$(cat /run/\$TEST.resources)\" || fail \"the device had \$(cat /run/\$TEST.resources) and has \$(rdma_resources)\"
-		rm /run/\$TEST.resources"
+	not_accepted "$mark" '(ENXIO|Error\(6\))'
+	server <<-'EOF'
+		wait_for 20 rdma_resources_are "$(cat /run/$TEST.resources)" || fail "the device had $(cat /run/$TEST.resources) and has $(rdma_resources)"
+		rm /run/$TEST.resources
+	EOF
 	mount_nfs 3
 	client 'ls $MNT >/dev/null'
-	server '
+	server <<-'EOF'
 		printf "RDMA Reads under way at most: %d\n" $(stat_of read_depth)
-		[ "$(stat_of read_depth)" -gt 0 ]'
+		[ "$(stat_of read_depth)" -gt 0 ]
+	EOF
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
@@ -74,16 +80,19 @@ slow_handshake() {
 	server_dir /export
 	MACHINE=server delay_events established=600000
 	defer unmount_nfs
-	client_background mount "mount -t nfs -o rdma,port=20049,vers=$1 \$SERVER:/export \$MNT"
-	server '
+	client_background mount vers="$1" 'mount -t nfs -o rdma,port=20049,vers=$vers $SERVER:/export $MNT'
+	server <<-'EOF'
 		waits() { [ "$(stat_of received_messages)" = 1 ]; }
 		wait_for 20 waits
 		[ $(stat_of calls_outstanding) = 1 ] && [ $(stat_of answered_calls) = 0 ] ||
 			fail "$(stat_of answered_calls) Calls were answered"
 		ages() { [ "$(stat_of oldest_call_ms)" -ge 1000 ]; }
-		wait_for 20 ages'
-	! is_rust || client '[ "$(our_stat calls_outstanding)" = 1 ] && [ "$(our_stat oldest_call_ms)" -ge 1000 ] ||
-		fail "$(our_stat calls_outstanding) Calls, the oldest for $(our_stat oldest_call_ms) ms"'
+		wait_for 20 ages
+	EOF
+	! is_rust || client <<-'EOF'
+		[ "$(our_stat calls_outstanding)" = 1 ] && [ "$(our_stat oldest_call_ms)" -ge 1000 ] ||
+			fail "$(our_stat calls_outstanding) Calls, the oldest for $(our_stat oldest_call_ms) ms"
+	EOF
 	delays_end server
 	client_wait mount
 	server '[ "$(stat_of calls_outstanding) $(stat_of oldest_call_ms)" = "0 0" ]'

@@ -174,13 +174,16 @@ backward_at_the_end() {
 # A Call that the service has in its hands outlives the client, so the last reference to the transport
 # goes with it, and the module in that moment.
 backward_outlives() {
-	local guest=$guest$'\n'"issue_ends() {
-		rmmod rpcrdma_test_calls &
-		wait_for 30 rmmod rpcrdma 2>/dev/null
-		wait \$!
-		module_load
-	}"$'\n'
-	defer "client 'module_loaded || module_load'"
+	local guest=$guest
+	guest_add <<-'EOF'
+		issue_ends() {
+			rmmod rpcrdma_test_calls &
+			wait_for 30 rmmod rpcrdma 2>/dev/null
+			wait $!
+			module_load
+		}
+	EOF
+	defer client 'module_loaded || module_load'
 	calls_end 'backward-outlives | calls=null backward=1 outlive=1 | backward_calls=1'
 }
 

@@ -11,14 +11,14 @@ unmount_own() { server '! mountpoint -q $MNT || umount $MNT'; }
 # The same as mount_nfs, in the server: mount_own VERS [EXPORT].
 mount_own() {
 	defer unmount_own
-	server "mount_nfs $1 '' '${2:-/export}'"
+	server vers="$1" folder="${2:-/export}" 'mount_nfs $vers "" "$folder"'
 }
 
 # Data by all ways, compared in the folder that is exported.
 own_export() {
 	server_dir /export
 	mount_own "$1"
-	server '
+	server <<-'EOF'
 		dir=$MNT/$TEST
 		grep -q "$MNT .*proto=rdma.*addr=$SERVER" /proc/mounts
 		head -c 3000001 /dev/urandom >/run/$TEST.data
@@ -35,7 +35,8 @@ own_export() {
 		ls $dir | sort >/run/$TEST.client
 		ls /export/$TEST | sort | cmp - /run/$TEST.client
 		rm /run/$TEST.*
-		umount $MNT'
+		umount $MNT
+	EOF
 }
 
 # Both roles at once: another machine works on the export meanwhile.
@@ -44,7 +45,7 @@ beside_another() {
 	mount_nfs "$1"
 	work_begins
 	mount_own "$1"
-	server '
+	server <<-'EOF'
 		# Not where the other one works.
 		mkdir $MNT/$TEST.own
 		for n in {1..20}; do
@@ -54,15 +55,16 @@ beside_another() {
 			cmp /run/$TEST.data $MNT/$TEST.own/$n
 		done
 		rm -r $MNT/$TEST.own /run/$TEST.data
-		umount $MNT'
+		umount $MNT
+	EOF
 	client 'work_goes_on 30'
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
-guest+='
-scanned() { awk "/^pgscan_(direct|kswapd) / { sum += \$2 } END { print sum }" /proc/vmstat; }
-'
+guest_add <<-'EOF'
+	scanned() { awk '/^pgscan_(direct|kswapd) / { sum += $2 } END { print sum }' /proc/vmstat; }
+EOF
 
 # Little memory is left, and little of that may be dirty, so that programs wait until what the client side has
 # dirtied is written back: the server side must not.
@@ -70,19 +72,20 @@ little_memory() {
 	is_served || skip "the kernel's own server may wait for its own client for ever"
 	server_dir /export/disk
 	mount_own "$1" /export/disk
-	defer "server '! mountpoint -q /run/hog || umount /run/hog; rm -rf /run/hog'"
-	defer "server 'sysctl -qw vm.dirty_ratio=20 vm.dirty_background_ratio=10'"
+	defer server '! mountpoint -q /run/hog || umount /run/hog; rm -rf /run/hog'
+	defer server 'sysctl -qw vm.dirty_ratio=20 vm.dirty_background_ratio=10'
 	# Nothing takes from tmpfs what it has, without swap space.
-	server '
+	server <<-'EOF'
 		sysctl -qw vm.dirty_bytes=$((16 << 20)) vm.dirty_background_bytes=$((8 << 20))
 		mkdir -p /run/hog
 		mount -t tmpfs -o size=100% none /run/hog
 		drop_caches
-		available=$(awk "/^MemAvailable:/ { print \$2 }" /proc/meminfo)
+		available=$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)
 		head -c $((available - 256 * 1024))K /dev/zero >/run/hog/file
-		awk "/^MemAvailable:/ { print \$2, \"KiB are available\" }" /proc/meminfo
-		scanned >/run/$TEST.scanned'
-	LIMIT=300 server '
+		awk '/^MemAvailable:/ { print $2, "KiB are available" }' /proc/meminfo
+		scanned >/run/$TEST.scanned
+	EOF
+	LIMIT=300 server <<-'EOF'
 		cd $MNT/$TEST
 		fio --name=data --directory=$MNT/$TEST --size=64M --bs=64k --numjobs=4 --rw=write --ioengine=psync \
 			--verify=crc32c --do_verify=0 --end_fsync=1 --output=/run/$TEST.fio || fail "$(cat /run/$TEST.fio)"
@@ -93,7 +96,8 @@ little_memory() {
 		[ $scanned -gt 1000 ] || fail "there was memory enough: $scanned pages were scanned"
 		cd /
 		rm /run/$TEST.*
-		umount $MNT'
+		umount $MNT
+	EOF
 }
 
 for vers in 3 4.2; do

@@ -11,10 +11,10 @@ SECOND=192.0.2.11 THIRD=192.0.2.12
 
 # What the cases have in common in a machine. columns N prints column N of mountstats for each
 # transport of the mount, transport N goes to the folder of one of them in sysfs.
-multipath='
+guest_add <<-'EOF'
 	columns() {
-		awk -v n="$1" "/^device .* mounted on / { here = \$5 == \"$MNT\" }
-			here && \$1 == \"xprt:\" && \$2 == \"rdma\" { print \$(n + 2) }" /proc/self/mountstats
+		awk -v n="$1" -v mnt=$MNT '/^device .* mounted on / { here = $5 == mnt }
+			here && $1 == "xprt:" && $2 == "rdma" { print $(n + 2) }' /proc/self/mountstats
 	}
 	transport() {
 		local all=(/sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma)
@@ -23,11 +23,12 @@ multipath='
 	}
 	# note_sends, then whether each transport has sent more than eight Calls since. sysfs and mountstats
 	# may name the transports in another order, so that no line is that of a certain one.
-	note_sends() { sends=($(columns 6)); }
+	note_sends() { mapfile -t sends < <(columns 6); }
 	all_have_shares() {
-		local now=($(columns 6)) line
+		local now line
+		mapfile -t now < <(columns 6)
 		[ ${#now[@]} = ${#sends[@]} ] || return
-		for line in ${!now[@]}; do
+		for line in "${!now[@]}"; do
 			[ ${now[line]} -gt $((sends[line] + 8)) ] || return
 		done
 	}
@@ -43,7 +44,7 @@ multipath='
 			"$@" $n &
 			pids+=($!)
 		done
-		for pid in ${pids[@]}; do wait $pid; done
+		for pid in "${pids[@]}"; do wait $pid; done
 	}
 	write_file() { dd if=/run/$TEST/$1 of=$MNT/$TEST/$1 bs=64K oflag=direct status=none; }
 	read_file() { dd if=$MNT/$TEST/$1 of=/run/$TEST/$1 bs=64K iflag=direct status=none; }
@@ -53,65 +54,78 @@ multipath='
 		cd /run/$TEST
 		for n in {1..8}; do head -c 512K /dev/urandom >$n; done
 		sha256sum [1-8] >/run/$TEST.sums
-	}'
+	}
+EOF
 
 # Eight files to the server, compared there, and eight others from it.
 verified_io() {
-	client "$multipath; make_files; each write_file; cp /run/$TEST.sums \$MNT/$TEST/sums && sync \$MNT/$TEST/sums"
-	server "$multipath
+	client 'make_files; each write_file; cp /run/$TEST.sums $MNT/$TEST/sums && sync $MNT/$TEST/sums'
+	server <<-'EOF'
 		cd /export/$TEST && sha256sum --quiet -c sums
 		make_files
 		cp /run/$TEST/* /export/$TEST/ && cp /run/$TEST.sums /export/$TEST/sums
-		rm -r /run/$TEST*"
-	client "$multipath; rm -rf /run/$TEST/*; each read_file; cd /run/$TEST; drop_caches; sha256sum --quiet -c \$MNT/$TEST/sums; rm -r /run/$TEST*"
+		rm -r /run/$TEST*
+	EOF
+	client <<-'EOF'
+		rm -rf /run/$TEST/*
+		each read_file
+		cd /run/$TEST
+		drop_caches
+		sha256sum --quiet -c $MNT/$TEST/sums
+		rm -r /run/$TEST*
+	EOF
 }
 
 # Every one of COUNT transports has sent, and offered and filled chunks: shares COUNT [LEAST-SENDS].
 shares() {
-	client "$multipath
+	client few="${2:-1}" count="$1" <<-'EOF'
 		for column in 6 7 11 12 15; do
 			least=1
-			[ \$column != 6 ] || least=${2:-1}
-			[ \$(columns \$column | wc -l) = $1 ] || fail \"not $1 transports: \$(columns \$column | wc -l)\"
-			echo column \$column: \$(columns \$column)
-			for value in \$(columns \$column); do
-				[ \$value -ge \$least ] || fail \"column \$column is \$value in a transport\"
+			[ $column != 6 ] || least=$few
+			[ $(columns $column | wc -l) = $count ] || fail "not $count transports: $(columns $column | wc -l)"
+			echo column $column: $(columns $column)
+			for value in $(columns $column); do
+				[ $value -ge $least ] || fail "column $column is $value in a transport"
 			done
-		done"
+		done
+	EOF
 }
 
 # Proves: SEC-003.
 several_connections() {
 	local vers=$1 before domains
 	server_dir /export
-	before=$(client "$multipath; queue_pairs")
-	domains=$(client "$multipath; protection_domains")
+	before=$(client 'queue_pairs')
+	domains=$(client 'protection_domains')
 	mount_nfs "$vers" nconnect=4
-	client "$multipath
+	client <<-'EOF'
 		grep -q ' /mnt/nfs .*,nconnect=4,' /proc/mounts
-		[ \$(columns 6 | wc -l) = 4 ] || fail 'not four transports in mountstats'"
+		[ $(columns 6 | wc -l) = 4 ] || fail 'not four transports in mountstats'
+	EOF
 	verified_io
 	# 64 WRITEs and READs each: an even share would be 32.
 	shares 4 16
-	client "$multipath
-		[ \$(queue_pairs) = $((before + 4)) ] || fail \"not four queue pairs more than $before: \$(queue_pairs)\"
-		[ \$(protection_domains) = $((domains + 4)) ] || fail \"not four protection domains more than $domains: \$(rdma resource show pd)\"
-		[ \"\$(columns 3 | tr -d '\n')\" = 1111 ] || fail \"some connected more than once: \$(columns 3)\"
+	client before="$before" domains="$domains" <<-'EOF'
+		[ $(queue_pairs) = $((before + 4)) ] || fail "not four queue pairs more than $before: $(queue_pairs)"
+		[ $(protection_domains) = $((domains + 4)) ] || fail "not four protection domains more than $domains: $(rdma resource show pd)"
+		[ "$(columns 3 | tr -d '\n')" = 1111 ] || fail "some connected more than once: $(columns 3)"
 		if [ -f /lab/payload/rpcrdma.ko ]; then
-			ports=\$(sed -n 's/^src_port=//p' /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_info | sort -u | wc -l)
-			[ \$ports = 4 ] || fail \"the connections come from \$ports ports\"
-		fi"
+			ports=$(sed -n 's/^src_port=//p' /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_info | sort -u | wc -l)
+			[ $ports = 4 ] || fail "the connections come from $ports ports"
+		fi
+	EOF
 	server '[ $(rdma -d resource show cm_id | grep -c "state CONNECT .*dst-addr $CLIENT:") -ge 4 ] || fail "$(rdma -d resource show cm_id)"'
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
 # Gives the server one more address for the rest of the case, and waits until its device has it.
 server_address() {
-	server "
-		ip address add $1/24 dev \$NETDEV
-		usable() { grep -qs \"\$(printf ':ffff:%02x%02x:%02x%02x' ${1//./ })\" /sys/class/infiniband/\$RDMA_LINK/ports/1/gids/*; }
-		wait_for 10 usable"
-	defer "server 'ip address delete $1/24 dev \$NETDEV'"
+	server address="$1" bytes="${1//./ }" <<-'EOF'
+		ip address add $address/24 dev $NETDEV
+		usable() { grep -qs "$(printf ':ffff:%02x%02x:%02x%02x' $bytes)" /sys/class/infiniband/$RDMA_LINK/ports/1/gids/*; }
+		wait_for 10 usable
+	EOF
+	defer server address="$1" 'ip address delete $address/24 dev $NETDEV'
 }
 
 
@@ -120,17 +134,18 @@ one_breaks() {
 	server_dir /export
 	mount_nfs "$1" nconnect=4
 	work_begins
-	client "$multipath
+	client <<-'EOF'
 		connects() { columns 3 | sort | tr -d '\n'; }
-		[ \$(connects) = 1111 ] || fail \"some connected more than once: \$(columns 3)\"
+		[ $(connects) = 1111 ] || fail "some connected more than once: $(columns 3)"
 		transport 3
-		set_address . \$SERVER
-		connected_again() { [ \$(connects) != 1111 ]; }
+		set_address . $SERVER
+		connected_again() { [ $(connects) != 1111 ]; }
 		wait_for 30 connected_again
 		note_sends
 		wait_for 30 all_have_shares
-		[ \$(connects) = 1112 ] || fail \"connects: \$(columns 3)\"
-		work_goes_on 30"
+		[ $(connects) = 1112 ] || fail "connects: $(columns 3)"
+		work_goes_on 30
+	EOF
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
 }
@@ -141,15 +156,16 @@ one_moves() {
 	server_address $SECOND
 	mount_nfs "$1" nconnect=4
 	work_begins
-	client "$multipath
-		is_connected_to \$SERVER 4 || fail \"\$(rdma -d resource show cm_id)\"
+	client SECOND="$SECOND" <<-'EOF'
+		is_connected_to $SERVER 4 || fail "$(rdma -d resource show cm_id)"
 		transport 3
 		set_address . $SECOND
 		wait_for 30 is_connected_to $SECOND 1
-		is_connected_to \$SERVER 3 || fail \"\$(rdma -d resource show cm_id)\"
-		[ \$(cat dstaddr) = $SECOND ]
+		is_connected_to $SERVER 3 || fail "$(rdma -d resource show cm_id)"
+		[ $(cat dstaddr) = $SECOND ]
 		note_sends
-		wait_for 30 all_have_shares"
+		wait_for 30 all_have_shares
+	EOF
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
 }
@@ -160,47 +176,51 @@ one_goes() {
 	server_dir /export
 	mount_nfs "$1" nconnect=4
 	work_begins
-	client "$multipath
-		queue_pairs=\$(queue_pairs)
+	client <<-'EOF'
+		queue_pairs=$(queue_pairs)
 		folders() { find /sys/kernel/debug/rpcrdma -mindepth 1 -name '[0-9]*' 2>/dev/null | wc -l; }
-		count=\$(folders || true)
+		count=$(folders || true)
 		transport
-		name=\$(printf '%s\n' xprt-*-rdma | sort -V | sed -n 3p)
+		name=$(printf '%s\n' xprt-*-rdma | sort -V | sed -n 3p)
 
-		echo offline >\$name/xprt_state
-		grep -q OFFLINE \$name/xprt_state
-		wait_for 20 sh -c \"grep -q tasks_queuelen=0 \$name/xprt_info\"
-		[ \$(columns 6 | wc -l) = 3 ] || fail \"still \$(columns 6 | wc -l) transports in mountstats\"
+		echo offline >$name/xprt_state
+		grep -q OFFLINE $name/xprt_state
+		wait_for 20 sh -c "grep -q tasks_queuelen=0 $name/xprt_info"
+		[ $(columns 6 | wc -l) = 3 ] || fail "still $(columns 6 | wc -l) transports in mountstats"
 		note_sends
 		wait_for 30 all_have_shares
 
-		echo online >\$name/xprt_state
-		wait_for 10 grep -q 'CONNECTED' \$name/xprt_state
-		! grep OFFLINE \$name/xprt_state || fail 'it is still off line'
+		echo online >$name/xprt_state
+		wait_for 10 grep -q 'CONNECTED' $name/xprt_state
+		! grep OFFLINE $name/xprt_state || fail 'it is still off line'
 		note_sends
 		wait_for 30 all_have_shares
 
-		echo offline >\$name/xprt_state
-		echo remove >\$name/xprt_state
-		gone() { [ ! -e \$name ] && [ \$(queue_pairs) = \$((queue_pairs - 1)) ]; }
+		echo offline >$name/xprt_state
+		echo remove >$name/xprt_state
+		gone() { [ ! -e $name ] && [ $(queue_pairs) = $((queue_pairs - 1)) ]; }
 		wait_for 30 gone
 		# Only ours has one for each.
-		[ \$count = 0 ] || [ \$(folders) = \$((count - 1)) ] || fail 'its folder in debugfs stays'
+		[ $count = 0 ] || [ $(folders) = $((count - 1)) ] || fail 'its folder in debugfs stays'
 		work_goes_on 30
 
 		echo 1 >add_xprt
-		four() { [ \$(columns 6 | wc -l) = 4 ] && [ \$(queue_pairs) = \$queue_pairs ]; }
+		four() { [ $(columns 6 | wc -l) = 4 ] && [ $(queue_pairs) = $queue_pairs ]; }
 		wait_for 30 four
 		note_sends
-		wait_for 30 all_have_shares"
+		wait_for 30 all_have_shares
+	EOF
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
 # other_mount ADDRESS [OPTIONS]: one more mount of the same export.
 other_mount() {
-	client "mkdir -p /mnt/$1 && mount -t nfs -o rdma,port=20049,vers=4.2,sec=sys${2:+,$2} $1:/export /mnt/$1"
-	defer "client '! mountpoint -q /mnt/$1 || umount /mnt/$1; rmdir /mnt/$1'"
+	client name="$1" options="${2:+,$2}" <<-'EOF'
+		mkdir -p /mnt/$name
+		mount -t nfs -o rdma,port=20049,vers=4.2,sec=sys$options $name:/export /mnt/$name
+	EOF
+	defer client name="$1" '! mountpoint -q /mnt/$name || umount /mnt/$name; rmdir /mnt/$name'
 }
 
 # A second address of the server carries the same session, if the mount may have one; no third.
@@ -213,20 +233,22 @@ session_trunking() {
 	mount_nfs 4.2 max_connect=2
 	client 'grep -q " /mnt/nfs .*,max_connect=2," /proc/mounts'
 	other_mount $SECOND max_connect=2
-	client "$multipath
+	client SECOND="$SECOND" mark="$mark" <<-'EOF'
 		wait_for 10 is_connected_to $SECOND 1
-		is_connected_to \$SERVER 1
+		is_connected_to $SERVER 1
 		transport
-		[ \"\$(cat xprt-*-rdma/dstaddr | sort -V | tr '\n' ' ')\" = \"\$SERVER $SECOND \" ] || fail \"\$(grep . xprt-*-rdma/dstaddr)\"
-		[ \$(grep -h 'main_xprt=1' xprt-*-rdma/xprt_info | wc -l) = 1 ]
-		! log_has $mark 'reached max allowed number'"
+		[ "$(cat xprt-*-rdma/dstaddr | sort -V | tr '\n' ' ')" = "$SERVER $SECOND " ] || fail "$(grep . xprt-*-rdma/dstaddr)"
+		[ $(cat xprt-*-rdma/xprt_info | grep -c main_xprt=1) = 1 ]
+		! log_has $mark 'reached max allowed number'
+	EOF
 	other_mount $THIRD max_connect=2
-	client "$multipath
+	client mark="$mark" THIRD="$THIRD" SECOND="$SECOND" <<-'EOF'
 		log_has $mark 'reached max allowed number .2. did not add transport'
 		is_connected_to $THIRD 0
-		[ \$(columns 6 | wc -l) = 2 ]
+		[ $(columns 6 | wc -l) = 2 ]
 		# One client of the server's, so one session.
-		ls /mnt/$SECOND/$TEST /mnt/$THIRD/$TEST"
+		ls /mnt/$SECOND/$TEST /mnt/$THIRD/$TEST
+	EOF
 	# Mounts of v4.0, which end without a word, are known until their lease is over.
 	server '[ $(cat /proc/fs/nfsd/clients/*/info | grep -c "^minor version: 2$") = 1 ] || fail "$(cat /proc/fs/nfsd/clients/*/info)"'
 	verified_io
@@ -238,10 +260,11 @@ no_trunking() {
 	server_address $SECOND
 	mount_nfs 4.2
 	other_mount $SECOND
-	client "$multipath
-		is_connected_to \$SERVER 1
+	client SECOND="$SECOND" <<-'EOF'
+		is_connected_to $SERVER 1
 		is_connected_to $SECOND 0
-		[ \$(columns 6 | wc -l) = 1 ]"
+		[ $(columns 6 | wc -l) = 1 ]
+	EOF
 }
 
 for vers in 3 4.2; do

@@ -8,7 +8,8 @@
 . "$(dirname "$0")/lib/test.sh"
 . "$(dirname "$0")/lib/version.sh"
 
-netns=$(<"$lib/netns-guest.sh")'
+guest_add <"$lib/netns-guest.sh"
+guest_add <<-'EOF'
 	INNER=192.0.2.3
 	# Namespaces either share all RDMA devices or have each its own: namespace_begins shared|exclusive.
 	namespace_begins() {
@@ -29,24 +30,24 @@ netns=$(<"$lib/netns-guest.sh")'
 		wait_for 20 rdma system set netns shared
 	}
 	mount_inside() { inside mount -t nfs -o rdma,port=20049,vers=$1,sec=sys,nolock,retry=0 $SERVER:/export $MNT; }
-'
-inner_client() { client "$netns$1"; }
+EOF
 
 namespace_begins() {
-	defer 'inner_client "[ ! -e /run/netns/inner ] || namespace_ends"'
-	inner_client "namespace_begins $1"
+	defer client '[ ! -e /run/netns/inner ] || namespace_ends'
+	client address="$1" 'namespace_begins $address'
 	defer unmount_nfs
 }
 
 own_device() {
 	server_dir /export
 	namespace_begins shared
-	inner_client 'inside rdma link add inner type $TRANSPORT netdev inner'
-	inner_client "mount_inside $1"
-	inner_client '
+	client 'inside rdma link add inner type $TRANSPORT netdev inner'
+	client vers="$1" 'mount_inside $vers'
+	client <<-'EOF'
 		grep -qx "netns: *$(stat -L -c %i /run/netns/inner)" /sys/kernel/debug/sunrpc/rpc_xprt/*/info ||
 			fail "the transport is in another namespace"
-		[[ $(rdma resource show qp link inner/1) = *"type RC state RTS"* ]] || fail "$(rdma resource show qp)"'
+		[[ $(rdma resource show qp link inner/1) = *"type RC state RTS"* ]] || fail "$(rdma resource show qp)"
+	EOF
 	work_begins
 	client 'work_goes_on 30'
 	work_ends
@@ -58,34 +59,38 @@ own_device() {
 dead_network() {
 	server_dir /export
 	namespace_begins shared
-	inner_client 'inside rdma link add inner type $TRANSPORT netdev inner'
-	inner_client "mount_inside $1"
-	client '
+	client 'inside rdma link add inner type $TRANSPORT netdev inner'
+	client vers="$1" 'mount_inside $vers'
+	client <<-'EOF'
 		grep -q "$MNT .*fatal_neterrors=ENETDOWN:ENETUNREACH" /proc/self/mounts || skip "NFS does not know that errors of the network can be fatal"
-		dd if=/dev/zero of=$MNT/file bs=64k count=16 conv=fsync status=none'
-	LIMIT=100 inner_client '
+		dd if=/dev/zero of=$MNT/file bs=64k count=16 conv=fsync status=none
+	EOF
+	LIMIT=100 client <<-'EOF'
 		ip link delete outer
 		! LC_ALL=C timeout 90 stat $MNT/another >/run/$TEST.out 2>&1 || fail "a program noticed nothing"
 		grep -q "Network is unreachable" /run/$TEST.out || fail "a program heard: $(cat /run/$TEST.out)"
 		rm /run/$TEST.out
 		umount -f $MNT || umount -l $MNT
-		wait_for 20 module_unused'
+		wait_for 20 module_unused
+	EOF
 	# Nobody has told the server, which would have the connection until nfsd finds it too old.
-	server '
+	server <<-'EOF'
 		/lab/guest/server stop
-		/lab/guest/server resume'
+		/lab/guest/server resume
+	EOF
 }
 
 # New devices are in the first namespace, and those in software cannot move.
 foreign_device() {
 	namespace_begins exclusive
-	inner_client 'inside rdma link add inner type $TRANSPORT netdev inner'
-	inner_client "
-		! mount_inside $1 || fail 'a device was used that is in another namespace'
+	client 'inside rdma link add inner type $TRANSPORT netdev inner'
+	client vers="$1" <<-'EOF'
+		! mount_inside $vers || fail 'a device was used that is in another namespace'
 		wait_for 10 module_unused
-		mount_nfs $1
-		umount \$MNT
-		wait_for 10 module_unused"
+		mount_nfs $vers
+		umount $MNT
+		wait_for 10 module_unused
+	EOF
 }
 
 # What one namespace has learned of a server is not known in another.
@@ -93,20 +98,22 @@ own_knowledge() {
 	need_client
 	settings offered off
 	server_dir /export
-	client '
+	client <<-'EOF'
 		mount_nfs 4.2
 		[ "$(our_stat version_fallbacks)" = 1 ] || fail "$(our_stat version_fallbacks) Calls were sent again"
 		umount $MNT
-		wait_for 10 module_unused'
+		wait_for 10 module_unused
+	EOF
 	namespace_begins shared
-	inner_client 'inside rdma link add inner type $TRANSPORT netdev inner'
+	client 'inside rdma link add inner type $TRANSPORT netdev inner'
 	for fallbacks in 1 0; do
-		inner_client "
+		client fallbacks="$fallbacks" <<-'EOF'
 			mount_inside 4.2
-			[ \$(our_stat version) = 1 ] || fail \"it speaks Version \$(our_stat version)\"
-			[ \$(our_stat version_fallbacks) = $fallbacks ] || fail \"\$(our_stat version_fallbacks) Calls were sent again, not $fallbacks\"
-			umount \$MNT
-			wait_for 10 module_unused"
+			[ $(our_stat version) = 1 ] || fail "it speaks Version $(our_stat version)"
+			[ $(our_stat version_fallbacks) = $fallbacks ] || fail "$(our_stat version_fallbacks) Calls were sent again, not $fallbacks"
+			umount $MNT
+			wait_for 10 module_unused
+		EOF
 	done
 }
 

@@ -9,7 +9,7 @@
 . "$(dirname "$0")/lib/test.sh"
 
 # What rpcrdma_test_swap tells, and a control group whose programs may have 8 MiB.
-swap='
+guest_add <<-'EOF'
 	told=/sys/module/rpcrdma_test_swap/parameters
 	group=/run/$TEST.cgroup/limited
 	# The queue pairs, or regions, made since it was loaded with reserves, and those without: made WHAT.
@@ -21,24 +21,23 @@ swap='
 	pages() { seq -f %015.0f 0 $(($1 * 256 - 1)); }
 	# Whether they are all in the file, or which are not, and what is in their place.
 	same() {
-		limited "$(declare -f pages); pages 6144 | cmp - /run/$TEST.data" && return 0
-		awk '"'"'$0 + 0 != NR - 1 && !((NR - 1) % 256) { printf "page %d is page %s\n", (NR - 1) / 256, $0 / 256 }'"'"' /run/$TEST.data >/run/$TEST.other
+		limited "pages 6144 | cmp - /run/$TEST.data" && return 0
+		awk '$0 + 0 != NR - 1 && !((NR - 1) % 256) { printf "page %d is page %s\n", (NR - 1) / 256, $0 / 256 }' /run/$TEST.data >/run/$TEST.other
 		sed 30q /run/$TEST.other
 		fail "$(wc -l </run/$TEST.other) pages are others"
 	}
 	# Runs a command in the group.
-	limited() { bash -c "echo \$\$ >$group/cgroup.procs && $1"; }
-'
-swap_client() { client "$swap$1"; }
+	limited() { (echo $BASHPID >$group/cgroup.procs && eval "$1"); }
+EOF
 
 group_begins() {
 	client 'mkdir -p /run/$TEST.cgroup && mount -t cgroup2 none /run/$TEST.cgroup'
-	defer "client 'umount /run/\$TEST.cgroup && rmdir /run/\$TEST.cgroup'"
+	defer client 'umount /run/$TEST.cgroup && rmdir /run/$TEST.cgroup'
 	client 'grep -qw memory /run/$TEST.cgroup/cgroup.controllers' || skip "the kernel limits no group's memory"
-	defer "client 'echo -memory >/run/\$TEST.cgroup/cgroup.subtree_control'"
+	defer client 'echo -memory >/run/$TEST.cgroup/cgroup.subtree_control'
 	client 'echo +memory >/run/$TEST.cgroup/cgroup.subtree_control'
-	defer "swap_client 'rmdir \$group'"
-	swap_client 'mkdir $group && echo 8M >$group/memory.max'
+	defer client 'rmdir $group'
+	client 'mkdir $group && echo 8M >$group/memory.max'
 }
 
 # Mounts with swap space that is not used yet: space_begins VERS.
@@ -49,11 +48,11 @@ space_begins() {
 	server 'dd if=/dev/zero of=/export/$TEST/space bs=1M count=48 status=none && chmod 600 /export/$TEST/space'
 	mount_nfs "$1"
 	client 'mkswap -q $MNT/$TEST/space'
-	defer "client '! grep -q /space /proc/swaps || swapoff \$MNT/\$TEST/space'"
+	defer client '! grep -q /space /proc/swaps || swapoff $MNT/$TEST/space'
 }
 
 # Ends the connection and waits for another.
-reconnect='
+guest_add <<-'EOF'
 	reconnect() {
 		before=$(xprt_stat 3)
 		connects_are_more() { [ $(xprt_stat 3) -gt $before ]; }
@@ -61,14 +60,14 @@ reconnect='
 		: >$MNT/$TEST/$before
 		wait_for 30 connects_are_more
 	}
-'
+EOF
 
 swap_space() {
 	client '[ -f /lab/payload/rpcrdma_test_swap.ko ]' || skip "the payload has no rpcrdma_test_swap.ko"
-	defer "client '! grep -q ^rpcrdma_test_swap /proc/modules || { wait_for 40 module_unused && rmmod rpcrdma_test_swap; }'"
+	defer client '! grep -q ^rpcrdma_test_swap /proc/modules || { wait_for 40 module_unused && rmmod rpcrdma_test_swap; }'
 	client 'insmod /lab/payload/rpcrdma_test_swap.ko'
 	space_begins "$1"
-	swap_client "$reconnect"'
+	client <<-'EOF'
 		[ "$(made queue_pairs)" = "0 with reserves, 1 without" ] || fail "queue pairs: $(made queue_pairs)"
 		[ "$(swappers)" = "0 " ] || fail "the transport is a swapper already: $(swappers)"
 		swapon $MNT/$TEST/space
@@ -81,7 +80,8 @@ swap_space() {
 		[ "$(swappers)" = "0 " ] || fail "the transport counts as a swapper still: $(swappers)"
 		reconnect
 		[ "$(made queue_pairs)" = "1 with reserves, 2 without" ] || fail "queue pairs: $(made queue_pairs)"
-		[ "$(waiting queue_pairs) $(waiting regions)" = "0 0" ] || fail "made while file systems may wait for it: queue pairs $(waiting queue_pairs), regions $(waiting regions)"'
+		[ "$(waiting queue_pairs) $(waiting regions)" = "0 0" ] || fail "made while file systems may wait for it: queue pairs $(waiting queue_pairs), regions $(waiting regions)"
+	EOF
 	client 'umount $MNT && wait_for 40 module_unused && rmmod rpcrdma_test_swap'
 }
 
@@ -90,11 +90,11 @@ content() {
 	client '! grep -q "User Mode Linux" /proc/cpuinfo' || skip "User-Mode Linux confuses its programs' pages when they swap"
 	group_begins
 	space_begins "$1"
-	defer 'client "rm -f /run/$TEST.data"'
-	LIMIT=200 swap_client '
+	defer client 'rm -f /run/$TEST.data'
+	LIMIT=200 client <<-'EOF'
 		swapon $MNT/$TEST/space
 		reads=$(xprt_stat 11) writes=$(xprt_stat 12)
-		limited "$(declare -f pages); pages 6144 >/run/$TEST.data"
+		limited "pages 6144 >/run/$TEST.data"
 		swapped=$(cat $group/memory.swap.current)
 		printf "%d KiB of memory are in swap space\n" $((swapped / 1024))
 		[ $swapped -ge $((8 << 20)) ] || fail "that is less than the limit makes it"
@@ -104,7 +104,8 @@ content() {
 		[ $(xprt_stat 12) -gt $writes ]
 		echo max >$group/memory.max
 		swapoff $MNT/$TEST/space
-		same'
+		same
+	EOF
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 

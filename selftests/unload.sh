@@ -10,23 +10,24 @@
 server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
 
 ROUNDS=${ROUNDS:-4}
-guest+='
-server_load() { insmod /lab/payload/server/rpcrdma.ko; }
-refused() { ! rmmod rpcrdma 2>/run/$TEST.err && grep -q "in use" /run/$TEST.err; }
-# Nothing of the module is left, be it on the device, in debugfs or among the settings.
-server_unload() {
-	wait_for 20 module_unused
-	module_unload
-	absent /sys/kernel/debug/rpcrdma /proc/sys/sunrpc/svc_rdma
-	! grep -q "^rdma " /proc/fs/nfsd/portlist 2>/dev/null || fail "the module has gone, and has left a listener"
-}
-'
+guest_add <<-'EOF'
+	server_load() { insmod /lab/payload/server/rpcrdma.ko; }
+	refused() { ! rmmod rpcrdma 2>/run/$TEST.err && grep -q "in use" /run/$TEST.err; }
+	# Nothing of the module is left, be it on the device, in debugfs or among the settings.
+	server_unload() {
+		wait_for 20 module_unused
+		module_unload
+		absent /sys/kernel/debug/rpcrdma /proc/sys/sunrpc/svc_rdma
+		! grep -q "^rdma " /proc/fs/nfsd/portlist 2>/dev/null || fail "the module has gone, and has left a listener"
+	}
+EOF
 
 # Puts a server right that is without its module, or its threads.
 server_again() {
-	server '
+	server <<-'EOF'
 		module_loaded || server_load
-		[ "$(cat /proc/fs/nfsd/threads)" != 0 ] || /lab/guest/server resume'
+		[ "$(cat /proc/fs/nfsd/threads)" != 0 ] || /lab/guest/server resume
+	EOF
 }
 
 refuse_unload() {
@@ -35,7 +36,7 @@ refuse_unload() {
 	mount_nfs 3
 	server 'refused || fail "neither a listener nor a connection keeps the module"'
 	client 'ls $MNT >/dev/null && umount $MNT && wait_for 10 module_unused'
-	server '
+	server <<-'EOF'
 		clients_gone 20
 		before=$(module_uses)
 		# Each has the port to itself.
@@ -44,7 +45,8 @@ refuse_unload() {
 		/lab/guest/server stop
 		server_unload
 		server_load
-		/lab/guest/server resume'
+		/lab/guest/server resume
+	EOF
 	mount_nfs 3
 	client 'ls $MNT >/dev/null && umount $MNT'
 }
@@ -58,11 +60,12 @@ under_load() {
 	work_begins
 	connects=$(client 'xprt_stat 3')
 	for ((round = 0; round < $2; round++)); do
-		server '
+		server <<-'EOF'
 			/lab/guest/server stop
 			server_unload
 			server_load
-			/lab/guest/server resume'
+			/lab/guest/server resume
+		EOF
 		client 'work_goes_on 60'
 	done
 	printf 'connects: %d before, %d after\n' "$connects" "$(client 'xprt_stat 3')"
@@ -75,26 +78,29 @@ under_load() {
 while_connecting() {
 	local round
 	defer server_again
-	client "rm -f /run/$TEST.*"
-	client_background mounts "
+	client 'rm -f /run/$TEST.*'
+	client_background mounts <<-'EOF'
 		while [ ! -f /run/$TEST.stop ]; do
-			! mount -t nfs -o rdma,port=20049,vers=3,sec=sys,nolock,soft,timeo=10,retrans=1,retry=0 \$SERVER:/export \$MNT 2>/dev/null ||
-				umount \$MNT
+			! mount -t nfs -o rdma,port=20049,vers=3,sec=sys,nolock,soft,timeo=10,retrans=1,retry=0 $SERVER:/export $MNT 2>/dev/null ||
+				umount $MNT
 			echo >>/run/$TEST.tries
-		done"
-	defer "client 'touch /run/$TEST.stop && wait_for 50 test -f /run/job.mounts.status; rm -f /run/$TEST.*'"
+		done
+	EOF
+	defer client 'touch /run/$TEST.stop && wait_for 50 test -f /run/job.mounts.status; rm -f /run/$TEST.*'
 	for ((round = 0; round < $1; round++)); do
-		client "
+		client <<-'EOF'
 			tries() { cat /run/$TEST.tries 2>/dev/null | wc -l; }
-			more() { [ \$(tries) -ge \$1 ]; }
-			wait_for 60 more \$((\$(tries) + 3))"
-		server '
+			more() { [ $(tries) -ge $1 ]; }
+			wait_for 60 more $(($(tries) + 3))
+		EOF
+		server <<-'EOF'
 			/lab/guest/server stop
 			server_unload
 			server_load
-			/lab/guest/server resume'
+			/lab/guest/server resume
+		EOF
 	done
-	client "touch /run/$TEST.stop"
+	client 'touch /run/$TEST.stop'
 	client_wait mounts
 	mount_nfs 3
 	client 'ls $MNT >/dev/null && umount $MNT'

@@ -12,7 +12,7 @@ dissectors=(-X "lua_script:$(cd "$(dirname "$0")/.." && pwd)/tools/rpcrdma-versi
 
 # Data and names both ways, in messages of every form.
 work() {
-	client '
+	client <<-'EOF'
 		cd $MNT/$TEST
 		for size in 0 500 1500 3000 5000 70001; do head -c $size /dev/urandom >data.$size; done
 		for i in {1..200}; do : >"an entry whose name has some length, number $i"; done
@@ -21,7 +21,8 @@ work() {
 		sync -f .
 		drop_caches
 		sha256sum --quiet -c /run/$TEST.sums
-		[ $(ls | wc -l) = 207 ]'
+		[ $(ls | wc -l) = 207 ]
+	EOF
 }
 
 captured() {

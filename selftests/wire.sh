@@ -10,34 +10,37 @@
 
 # A list of names, of ACL entries or attributes, and data of every size go over the wire both ways.
 work() {
-	client "
-		cd \$MNT/$TEST
+	client <<-'EOF'
+		cd $MNT/$TEST
 		for size in 0 1 500 1025 3000 4096 70001 300000; do
-			head -c \$size /dev/urandom >data.\$size
+			head -c $size /dev/urandom >data.$size
 		done
-		for i in {1..200}; do : >\"an entry whose name has some length, number \$i\"; done
-		ln -s \$(head -c 3060 /dev/urandom | base64 -w 0 | tr / _) link
+		for i in {1..200}; do : >"an entry whose name has some length, number $i"; done
+		ln -s $(head -c 3060 /dev/urandom | base64 -w 0 | tr / _) link
 		sha256sum data.* >/run/$TEST.sums
 		sync -f .
 		drop_caches
 		sha256sum --quiet -c /run/$TEST.sums
-		[ \$(ls | wc -l) = 209 ]
-		rm /run/$TEST.sums"
+		[ $(ls | wc -l) = 209 ]
+		rm /run/$TEST.sums
+	EOF
 	case $1 in
 	3)
 		# More entries go into a Call than fit inline.
-		client "
-			cd \$MNT/$TEST
-			for i in {1..165}; do printf 'user:%d:r-x\ngroup:%d:-w-\n' \$((10000 + i)) \$((20000 + i)); done >/run/$TEST.acl
+		client <<-'EOF'
+			cd $MNT/$TEST
+			for i in {1..165}; do printf 'user:%d:r-x\ngroup:%d:-w-\n' $((10000 + i)) $((20000 + i)); done >/run/$TEST.acl
 			setfacl -n -M /run/$TEST.acl data.1
-			rm /run/$TEST.acl"
+			rm /run/$TEST.acl
+		EOF
 		;;
 	*)
-		client "
-			cd \$MNT/$TEST
-			setfattr -n user.wire -v \"\$(attribute_value)\" data.1
+		client <<-'EOF'
+			cd $MNT/$TEST
+			setfattr -n user.wire -v "$(attribute_value)" data.1
 			drop_caches
-			[ \$(getfattr --only-values -n user.wire data.1 | wc -c) = 16384 ]"
+			[ $(getfattr --only-values -n user.wire data.1 | wc -c) = 16384 ]
+		EOF
 		;;
 	esac
 }
@@ -131,12 +134,13 @@ never_twice() {
 	server_dir /export/disk
 	capture_begins
 	mount_nfs 3 timeo=30 /export/disk
-	defer "server 'fsfreeze -u /export/disk 2>/dev/null || true'"
+	defer server 'fsfreeze -u /export/disk 2>/dev/null || true'
 	server 'fsfreeze -f /export/disk'
 	client_background create ': >$MNT/$TEST/file'
-	client '
+	client <<-'EOF'
 		connects_are_more() { [ "$(xprt_stat 3)" -ge 3 ]; }
-		wait_for 40 connects_are_more'
+		wait_for 40 connects_are_more
+	EOF
 	server 'fsfreeze -u /export/disk'
 	client_wait create
 	unmount_nfs
@@ -161,14 +165,15 @@ one_of_several() {
 	limit_devices max_fast_reg_pages=19
 	capture_begins
 	mount_nfs 3
-	client "
+	client <<-'EOF'
 		head -c 3M /dev/urandom >/run/$TEST.data
-		dd if=/run/$TEST.data of=\$MNT/$TEST/file bs=1M oflag=direct status=none
-		dd if=\$MNT/$TEST/file bs=1M iflag=direct status=none | cmp - /run/$TEST.data
-		ls \$MNT/$TEST >/dev/null
+		dd if=/run/$TEST.data of=$MNT/$TEST/file bs=1M oflag=direct status=none
+		dd if=$MNT/$TEST/file bs=1M iflag=direct status=none | cmp - /run/$TEST.data
+		ls $MNT/$TEST >/dev/null
 		# Regions that no Reply has invalidated go one after the other.
-		back() { [ \$(our_stat regions_idle) = \$(our_stat regions_allocated) ]; }
-		wait_for 10 back"
+		back() { [ $(our_stat regions_idle) = $(our_stat regions_allocated) ]; }
+		wait_for 10 back
+	EOF
 	sent=$(client 'echo $(our_stat remote_invalidations) $(our_stat local_invalidations)')
 	sent+=" $(server 'stat_of remote_invalidations')"
 	unmount_nfs
@@ -205,10 +210,12 @@ requester() {
 	is_served || skip "the kernel's own server ends such connections"
 	need_requester
 	capture_begins
-	LIMIT=120 client "/lab/payload/rpcrdma-peer --requester \$SERVER ${scenarios[*]} </dev/null" | squeeze
-	client "
-		ended() { [ \$(tcpdump -r /run/$TEST.pcap 'udp[8] = 0x64 and udp[44:2] = 0x16' 2>/dev/null | wc -l) -ge ${#scenarios[@]} ]; }
-		wait_for 30 ended"
+	LIMIT=120 client scenarios="${scenarios[*]}" \
+		'/lab/payload/rpcrdma-peer --requester $SERVER $scenarios </dev/null' | squeeze
+	client count="${#scenarios[@]}" <<-'EOF'
+		ended() { [ $(tcpdump -r /run/$TEST.pcap 'udp[8] = 0x64 and udp[44:2] = 0x16' 2>/dev/null | wc -l) -ge $count ]; }
+		wait_for 30 ended
+	EOF
 	capture_ends
 	in_root jq -r --arg client "$(client 'echo $CLIENT')" \
 		'select(.source == $client) | .wrong[]?.name, (.refused | values | .cause)' "$files.json" |
