@@ -13,18 +13,20 @@ idle() {
 	mount_nfs "$1"
 	server 'printf "still there\n" >/export/$TEST/file'
 	client '[ "$(cat $MNT/$TEST/file)" = "still there" ] && xprt_connected'
-	LIMIT=400 client '
+	LIMIT=400 client <<-'EOF'
 		start=$SECONDS
 		wait_for 380 xprt_unconnected
 		printf "the connection was given up after %d seconds\n" $((SECONDS - start))
 		[ $((SECONDS - start)) -ge 250 ] || fail "that is too soon"
-		[[ $(rdma resource show qp) != *"type RC"* ]] || fail "there is a queue pair still"'
-	client '
+		[[ $(rdma resource show qp) != *"type RC"* ]] || fail "there is a queue pair still"
+	EOF
+	client <<-'EOF'
 		drop_caches
 		[ "$(cat $MNT/$TEST/file)" = "still there" ]
 		[ $(xprt_stat 3) = 2 ] || fail "the connects are $(xprt_stat 3)"
 		umount $MNT
-		wait_for 10 module_unused'
+		wait_for 10 module_unused
+	EOF
 }
 
 test_case "v3: an idle mount has no connection" idle 3

@@ -11,44 +11,48 @@
 CONNECTIONS=64
 
 available() {
-	server '
+	server <<-'EOF'
 		give_reserves_back
 		# Free pages that a CPU keeps do not count as available.
 		awk -v page=$(($(getconf PAGESIZE) / 1024)) \
-			"/^MemAvailable:/ { sum += \$2 } \$1 == \"count:\" { sum += page * \$2 } END { print sum }" /proc/{meminfo,zoneinfo}'
+			'/^MemAvailable:/ { sum += $2 } $1 == "count:" { sum += page * $2 } END { print sum }' /proc/{meminfo,zoneinfo}
+	EOF
 }
 
 # Only a server without threads takes another limit of reads and writes: limit_io BYTES
 limit_io() {
-	server "
+	server size="$1" <<-'EOF'
 		/lab/guest/server stop
-		echo $1 >/proc/fs/nfsd/max_block_size
-		/lab/guest/server resume"
+		echo $size >/proc/fs/nfsd/max_block_size
+		/lab/guest/server resume
+	EOF
 }
 
 # Names alone, one after the other.
 quiet() {
-	client '
+	client <<-'EOF'
 		for n in 11 12 13 14; do
 			for i in {1..64}; do : >$MNT.$n/$TEST/$i; done
 			rm $MNT.$n/$TEST/*
-		done'
+		done
+	EOF
 }
 # busy BYTES: reads and writes of so many, as many at once as the mount has slots.
 busy() {
-	LIMIT=500 client '
-		# use WAY BLOCK DEPTH
+	LIMIT=500 client mib=$(($1 / 1048576)) <<-'EOF'
+		# use N WAY BLOCK DEPTH
 		use() {
-			fio --name=use --directory=$MNT.$n/$TEST --filename_format=$n.\$jobnum --numjobs=8 --thread --size=8M \
-				--direct=1 --ioengine=libaio --rw=$1 --bs=$2 --iodepth=$3 --output=/run/$TEST.fio ||
+			fio --name=use --directory=$MNT.$1/$TEST --filename_format=$1.'$jobnum' --numjobs=8 --thread --size=8M \
+				--direct=1 --ioengine=libaio --rw=$2 --bs=$3 --iodepth=$4 --output=/run/$TEST.fio ||
 				fail "$(cat /run/$TEST.fio)"
 		}
 		for n in 11 12 13 14; do
 			for way in write read; do
-				use $way '$(($1 / 1048576))'M 6
-				use $way 64K 64
+				use $n $way ${mib}M 6
+				use $n $way 64K 64
 			done
-		done'
+		done
+	EOF
 	quiet
 }
 
@@ -60,31 +64,33 @@ idle_connections() {
 		limit_io "$size"
 	fi
 	server_dir /export
-	server '
-		for n in 11 12 13 14; do ip address add 192.0.2.$n/24 dev $NETDEV; done'
-	defer "server 'for n in 11 12 13 14; do ip address del 192.0.2.\$n/24 dev \$NETDEV; done'"
-	defer "client 'for n in 11 12 13 14; do ! mountpoint -q \$MNT.\$n || umount \$MNT.\$n; rm -rf \$MNT.\$n; done'"
+	server 'for n in 11 12 13 14; do ip address add 192.0.2.$n/24 dev $NETDEV; done'
+	defer server 'for n in 11 12 13 14; do ip address del 192.0.2.$n/24 dev $NETDEV; done'
+	defer client 'for n in 11 12 13 14; do ! mountpoint -q $MNT.$n || umount $MNT.$n; rm -rf $MNT.$n; done'
 	# What is only made once is there afterwards.
 	mount_nfs 3
 	client 'head -c 4M /dev/urandom >$MNT/$TEST/first && rm $MNT/$TEST/first && umount $MNT && wait_for 10 module_unused'
 	before=$(available)
-	LIMIT=200 client '
+	LIMIT=200 client <<-'EOF'
 		for n in 11 12 13 14; do
 			mkdir -p $MNT.$n
 			mount -t nfs -o rdma,port=20049,vers=3,sec=sys,nolock,nconnect=16 192.0.2.$n:/export $MNT.$n
-		done'
+		done
+	EOF
 	$use $size
-	server '
-		[ ! -d /sys/kernel/debug/rpcrdma ] || awk "
-			\$1 == \"peer\" { connections++ }
-			\$1 ~ /^(credits_granted|receives_posted|receive_buffers|send_queue_size|send_contexts)\$/ { sum[\$1] += \$2 }
-			END { for (name in sum) print name, sum[name] / connections, \"for each of\", connections }" /sys/kernel/debug/rpcrdma/connection-*/connection'
+	server <<-'EOF'
+		[ ! -d /sys/kernel/debug/rpcrdma ] || awk '
+			$1 == "peer" { connections++ }
+			$1 ~ /^(credits_granted|receives_posted|receive_buffers|send_queue_size|send_contexts)$/ { sum[$1] += $2 }
+			END { for (name in sum) print name, sum[name] / connections, "for each of", connections }' /sys/kernel/debug/rpcrdma/connection-*/connection
+	EOF
 	after=$(available)
 	each=$(((before - after) / CONNECTIONS))
 	printf '%d KiB for each of %d connections that are idle\n' $each $CONNECTIONS
-	server '
+	server CONNECTIONS="$CONNECTIONS" <<-'EOF'
 		queue_pairs=$(rdma resource show qp | grep -c "type RC")
-		[ $queue_pairs = '$CONNECTIONS' ] || fail "there are $queue_pairs connections"'
+		[ $queue_pairs = $CONNECTIONS ] || fail "there are $queue_pairs connections"
+	EOF
 	server '[ -f /lab/payload/server/rpcrdma.ko ]' || return 0
 	[ $each -le "$most" ] || fail "that is more than $most KiB"
 }

@@ -12,7 +12,7 @@
 counter() {
 	local sum=0 part machine
 	for machine in client server; do
-		part=$("$machine" "rdma_counter $1") ||
+		part=$("$machine" name="$1" 'rdma_counter $name') ||
 			skip "the device does not count $1"
 		sum=$((sum + part))
 	done
@@ -51,7 +51,7 @@ dead_path() {
 	netem "$machine" 'loss 100%'
 	files=$(client work_done)
 	# Not to wait for anything: so long the fault lasts.
-	LIMIT=$((seconds + 30)) client "sleep $seconds"
+	LIMIT=$((seconds + 30)) client seconds="$seconds" 'sleep $seconds'
 	[ "$(client work_done)" -le $((files + 1)) ] || fail "the path still carries something"
 	netem "$machine"
 	client 'work_goes_on 50'

@@ -9,7 +9,7 @@
 
 . "$(dirname "$0")/../lib/test.sh"
 
-inject=$(<"$lib/inject-guest.sh")$'\n'
+guest_add <"$lib/inject-guest.sh"
 BREAKS=${BREAKS:-500} RESTARTS=${RESTARTS:-100}
 
 # Runs a command with work going on on a mount.
@@ -34,26 +34,28 @@ nothing_left() {
 	resources=$(client 'rdma_resources; holds_mark')
 	server_mark
 	during_work "$2" "$1"
-	LIMIT=120 client "
-		wait_for 10 rdma_resources_are '$resources' || fail \"the device had $resources and has \$(rdma_resources)\"
-		holds_check $1
-		module_reload"
+	LIMIT=120 client resources="$resources" times="$1" <<-'EOF'
+		wait_for 10 rdma_resources_are "$resources" || fail "the device had $resources and has $(rdma_resources)"
+		holds_check $times
+		module_reload
+	EOF
 	server_check "$1"
 }
 
 break_connections() {
 	local reached=$(($(client 'xprt_stat 3') + $1))
-	"$machine" "$inject INJECT=$machine EVERY=10 inject_begins 100"
-	LIMIT=1000 client "
-		made() { [ \$(xprt_stat 3) -ge $reached ]; }
-		until made; do work_goes_on 60; done"
-	"$machine" "$inject inject_ends"
+	"$machine" INJECT="$machine" EVERY=10 'inject_begins 100'
+	LIMIT=1000 client reached="$reached" <<-'EOF'
+		made() { [ $(xprt_stat 3) -ge $reached ]; }
+		until made; do work_goes_on 60; done
+	EOF
+	"$machine" 'inject_ends'
 }
 
 breaks() {
 	local vers=$1 machine=$2
 	"$machine" '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the $machine's kernel has no CONFIG_FAIL_SUNRPC"
-	defer "$machine \"\$inject inject_ends\""
+	defer "$machine" inject_ends
 	nothing_left "$BREAKS" break_connections
 }
 

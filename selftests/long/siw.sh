@@ -11,20 +11,21 @@ rxe) module=siw other=siw ;;
 *) module=rdma_rxe other=rxe ;;
 esac
 
-guest+='
-# What the server has posted: posted KIND.
-posted() { awk "\$1 == \"$1\" { print \$2 }" /sys/module/rpcrdma_test_limits/parameters/work; }
-'
+guest_add <<-'EOF'
+	# What the server has posted: posted KIND.
+	posted() { awk -v kind="$1" '$1 == kind { print $2 }' /sys/module/rpcrdma_test_limits/parameters/work; }
+EOF
 
 # For the rest of the case both machines have the other device.
 other_device() {
 	local machine
 	for machine in client server; do
-		defer "$machine 'rdma_link_delete; rdma_link_add'"
-		"$machine" "
+		defer "$machine" 'rdma_link_delete; rdma_link_add'
+		"$machine" module="$module" other="$other" <<-'EOF' || skip "the kernel has no $module"
 			modprobe -q $module
 			rdma_link_delete
-			TRANSPORT=$other rdma_link_add" || skip "the kernel has no $module"
+			TRANSPORT=$other rdma_link_add
+		EOF
 	done
 	# A server by siw misses what arrives before it has quite accepted, until something follows.
 	netem_begins client
@@ -39,26 +40,31 @@ gaps() {
 	is_rust || skip "the kernel's own module does not count segments"
 	limit_devices sg_gaps=1 "$1"
 	server_dir /export
-	server '
+	server <<-'EOF' || skip "the export has no user attributes of 16 KiB"
 		cd /export/$TEST
 		for i in {1..2000}; do : >"an entry whose name has some length, number $i"; done
-		setfattr -n user.down -v "$(attribute_value)" .' ||
-		skip "the export has no user attributes of 16 KiB"
+		setfattr -n user.down -v "$(attribute_value)" .
+	EOF
 	mount_nfs 4.2
-	client '{
+	client <<-'EOF' >"$RUN/$TEST.client"
+		{
 			ls -U $MNT/$TEST | sort
 			getfattr --only-values --absolute-names -n user.down $MNT/$TEST
-		} | sha256sum' >"$RUN/$TEST.client"
-	server '{
+		} | sha256sum
+	EOF
+	server <<-'EOF' | diff - "$RUN/$TEST.client"
+		{
 			ls /export/$TEST | sort
 			getfattr --only-values --absolute-names -n user.down /export/$TEST
-		} | sha256sum' | diff - "$RUN/$TEST.client"
-	client '
+		} | sha256sum
+	EOF
+	client compared="$2" <<-'EOF'
 		replies=$(our_stat reply_chunk_replies) calls=$(our_stat reply_chunk_calls) segments=$(our_stat reply_segments)
 		echo "$segments segments of $calls Reply chunks, $replies of them used, by $(our_stat region_type)"
 		[ $replies -ge 3 ]
-		[ $segments '"$2"' $calls ]
-		umount $MNT && wait_for 10 module_unused'
+		test $segments $compared $calls
+		umount $MNT && wait_for 10 module_unused
+	EOF
 }
 
 # Runs another test's cases over it: other NAME [REGEX].
@@ -72,7 +78,7 @@ chunks() {
 	other_device
 	server_dir /export
 	mount_nfs "$1"
-	client '
+	client <<-'EOF' | tee "$RUN/$TEST.client"
 		head -c 3M /dev/urandom >/run/$TEST.data
 		dd if=/run/$TEST.data of=$MNT/$TEST/file bs=1M oflag=direct status=none
 		drop_caches
@@ -84,7 +90,8 @@ chunks() {
 			[ $(our_stat remote_invalidations) -ge 6 ]
 		fi
 		sha256sum </run/$TEST.data
-		rm /run/$TEST.data' | tee "$RUN/$TEST.client"
+		rm /run/$TEST.data
+	EOF
 	server 'sha256sum </export/$TEST/file' | diff - <(tail -n 1 "$RUN/$TEST.client")
 	client 'umount $MNT && wait_for 10 module_unused'
 }
@@ -97,17 +104,18 @@ few_regions() {
 	limit_devices max_fast_reg_pages=19
 	# So many, and in no hurry, that they could have all regions among them, none as many as it needs.
 	MACHINE=server limit_devices slow_maps=2
-	defer "server 'echo 4 >/proc/fs/nfsd/threads'"
+	defer server 'echo 4 >/proc/fs/nfsd/threads'
 	server 'echo 16 >/proc/fs/nfsd/threads'
 	server_dir /export
 	mount_nfs "$1"
-	LIMIT=300 client '
+	LIMIT=300 client <<-'EOF'
 		fio --name=data --directory=$MNT/$TEST --size=1M --bs=512K --numjobs=12 --rw=write --direct=1 --ioengine=psync --thread \
 			--loops=3 --verify=crc32c --do_verify=0 --output=/run/$TEST.fio || fail "$(cat /run/$TEST.fio)"
 		drop_caches
 		fio --name=data --directory=$MNT/$TEST --size=1M --bs=512K --numjobs=12 --rw=read --direct=1 --ioengine=psync --thread \
 			--verify=crc32c --verify_fatal=1 --output=/run/$TEST.fio || fail "$(cat /run/$TEST.fio)"
-		rm /run/$TEST.fio'
+		rm /run/$TEST.fio
+	EOF
 	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
 	client 'umount $MNT && wait_for 10 module_unused'
 	limits_end
@@ -122,9 +130,10 @@ reads_fail() {
 	server_dir /export
 	mount_nfs "$1"
 	WORK_SIZE=100K work_begins
-	server '
+	server <<-'EOF'
 		some() { [ "$(posted failed_maps)" -ge 5 ]; }
-		wait_for 60 some'
+		wait_for 60 some
+	EOF
 	work_ends
 	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
 	client 'umount $MNT && wait_for 10 module_unused'
@@ -142,24 +151,28 @@ reads_hang() {
 	server_dir /export
 	mount_nfs "$1" timeo=6000
 	client_waits 600
-	client "head -c 64K /dev/urandom >/run/$TEST.data; : >\$MNT/$TEST/file; rm -f /run/$TEST.ready /run/$TEST.go"
-	client_background writes "
-		exec 3>\$MNT/$TEST/file
+	client 'head -c 64K /dev/urandom >/run/$TEST.data; : >$MNT/$TEST/file; rm -f /run/$TEST.ready /run/$TEST.go'
+	client_background writes <<-'EOF'
+		exec 3>$MNT/$TEST/file
 		: >/run/$TEST.ready
 		wait_for 60 test -e /run/$TEST.go
-		dd if=/run/$TEST.data bs=64K conv=fdatasync status=none >&3"
-	client "wait_for 60 test -e /run/$TEST.ready"
+		dd if=/run/$TEST.data bs=64K conv=fdatasync status=none >&3
+	EOF
+	client 'wait_for 60 test -e /run/$TEST.ready'
 	netem server 'loss 100%'
-	client ": >/run/$TEST.go"
-	server "
-		is_told() { [ \$(listener_of ended_timed_out) = 1 ]; }
+	client ': >/run/$TEST.go'
+	server <<-'EOF'
+		is_told() { [ $(listener_of ended_timed_out) = 1 ]; }
 		(wait_for 60 is_told) ||
-			fail \"the last connections ended for \$(cat /sys/kernel/debug/rpcrdma/listener-*/listener)\""
+			fail "the last connections ended for $(cat /sys/kernel/debug/rpcrdma/listener-*/listener)"
+	EOF
 	netem server
 	LIMIT=700 client_wait writes
-	server "sha256sum </export/$TEST/file" | diff - <(client "sha256sum </run/$TEST.data")
-	client "umount \$MNT && wait_for 10 module_unused
-		rm /run/$TEST.*"
+	server 'sha256sum </export/$TEST/file' | diff - <(client 'sha256sum </run/$TEST.data')
+	client <<-'EOF'
+		umount $MNT && wait_for 10 module_unused
+		rm /run/$TEST.*
+	EOF
 }
 
 # Nothing that the server sends arrives, so that chains wait for room on its send queue: chains_wait VERS COMMAND...,
@@ -174,13 +187,16 @@ chains_wait() {
 	mount_nfs "$1" timeo=6000
 	client_waits 600
 	LIMIT=200 client 'data_file 32M 1M'
-	defer "client 'wait_for 200 test -f /run/job.load.status'"
+	defer client 'wait_for 200 test -f /run/job.load.status'
 	# It has that many Calls under way at any time.
-	client_background load 'read_data --numjobs=32 --thread --size=1M --offset_increment=1M --bs=1M --ioengine=psync \
-		--time_based --runtime=60'
-	server '
+	client_background load <<-'EOF'
+		read_data --numjobs=32 --thread --size=1M --offset_increment=1M --bs=1M --ioengine=psync \
+			--time_based --runtime=60
+	EOF
+	server <<-'EOF'
 		are_read() { [ "$(stat_of write_bytes)" -gt $((32 << 20)) ]; }
-		wait_for 40 are_read'
+		wait_for 40 are_read
+	EOF
 	netem server 'loss 100%'
 	server 'wait_for 20 waiting_are 1'
 	"${@:2}"
@@ -191,9 +207,10 @@ chains_wait() {
 	limits_end server
 }
 other_device_returns() {
-	server "
-		timeout 30 rdma link delete \$RDMA_LINK || fail 'the removal waits'
-		TRANSPORT=$other rdma_link_add"
+	server other="$other" <<-'EOF'
+		timeout 30 rdma link delete $RDMA_LINK || fail 'the removal waits'
+		TRANSPORT=$other rdma_link_add
+	EOF
 }
 
 # The server's device takes so few pages at a time that each RDMA Read becomes many, and the largest Call wants
@@ -204,11 +221,12 @@ short_lists() {
 	server_dir /export
 	mount_nfs "$1"
 	LIMIT=300 client verified_data
-	server '
+	server pages="$2" <<-'EOF'
 		printf "%d regions for %d RDMA Reads\n" $(posted registrations) $(posted reads)
 		# So much verified_data has written by large WRITEs.
-		least=$((8388608 / ('"$2"' * $(getconf PAGESIZE))))
-		[ $(posted registrations) -ge $least ] || fail "with $least regions they are larger than that"'
+		least=$((8388608 / (pages * $(getconf PAGESIZE))))
+		[ $(posted registrations) -ge $least ] || fail "with $least regions they are larger than that"
+	EOF
 	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
 	client 'umount $MNT && wait_for 10 module_unused'
 	limits_end server
@@ -223,22 +241,22 @@ registrations() {
 	server_dir /export
 	mount_nfs "$1"
 	for size in 4K 64K 1M; do
-		calls "WRITE of $size" "dd if=/dev/zero of=\$MNT/$TEST/file bs=$size count=16 oflag=direct status=none"
+		calls "WRITE of $size" size="$size" 'dd if=/dev/zero of=$MNT/$TEST/file bs=$size count=16 oflag=direct status=none'
 		# The client has one segment for all of it.
 		! is_rust || [ "$reads" = 16 ] || fail "that should be 16 RDMA Reads"
-		calls "READ of $size" "dd if=\$MNT/$TEST/file of=/dev/null bs=$size count=16 iflag=direct status=none"
+		calls "READ of $size" size="$size" 'dd if=$MNT/$TEST/file of=/dev/null bs=$size count=16 iflag=direct status=none'
 		[ "$reads" = 0 ] || fail "that should be no RDMA Read"
-		pages=$(client "echo \$((\$(numfmt --from=iec $size) / \$(getconf PAGESIZE)))")
+		pages=$(client size="$size" 'echo $(($(numfmt --from=iec $size) / $(getconf PAGESIZE)))')
 		[ "$writes" -le $((16 * ((pages + elements - 1) / elements))) ] || fail "they could have $elements pages each"
 	done
 	client 'umount $MNT && wait_for 10 module_unused'
 	limits_end server
 }
-# What the server posts for a command of the client's: calls WHAT COMMAND.
+# What the server posts for what the client does, given as to client: calls WHAT ...
 calls() {
 	local registrations
 	registrations=$(server 'posted registrations') reads=$(server 'posted reads') writes=$(server 'posted writes')
-	client "$2"
+	client "${@:2}"
 	registrations=$(($(server 'posted registrations') - registrations))
 	reads=$(($(server 'posted reads') - reads)) writes=$(($(server 'posted writes') - writes))
 	printf '16 times %s: %d regions, %d RDMA Reads, %d RDMA Writes\n' "$1" $registrations $reads $writes
@@ -251,11 +269,12 @@ backlog() {
 	[ $other = siw ] || skip "no device but iWARP's is told"
 	other_device
 	MACHINE=server limit_devices count_work=1
-	server '
+	server <<-'EOF'
 		/lab/guest/server stop
 		/lab/guest/server resume
 		printf "%d connects may wait\n" $(posted backlog)
-		[ $(posted backlog) = 64 ]'
+		[ $(posted backlog) = 64 ]
+	EOF
 	limits_end server
 }
 

@@ -9,7 +9,7 @@
 . "$(dirname "$0")/../lib/test.sh"
 
 # Each of these does one round of its work, and may use $dir, a folder of its own on the mount.
-rounds='
+guest_add <<-'EOF'
 	verify() {
 		fio --name="$worker" --directory="$dir" --verify=crc32c --do_verify=1 --verify_fatal=1 "$@" >/run/soak.$worker.fio ||
 			{ cat /run/soak.$worker.fio; return 1; }
@@ -21,7 +21,7 @@ rounds='
 	tree() {
 		tar -C "$dir" -xf /run/soak.tar
 		(cd "$dir" && sha256sum --quiet -c /run/soak.sums)
-		rm -r "$dir"/*
+		rm -r "${dir:?}"/*
 	}
 	names() {
 		local n
@@ -31,7 +31,7 @@ rounds='
 			mv "$dir/link.$n" "$dir/renamed.$n"
 		done
 		[ "$(ls "$dir" | wc -l)" = 80 ]
-		rm -r "$dir"/*
+		rm -r "${dir:?}"/*
 	}
 	whole() {
 		dd if=/run/soak.data of="$dir/file" bs=1M oflag=direct status=none
@@ -47,15 +47,17 @@ rounds='
 			$worker
 			echo >>/run/soak.$worker.rounds
 		done
-	}'
+	}
+EOF
 workers=(random_direct deep_direct buffered mapped tree names whole caches)
 
 load_ends() {
-	LIMIT=150 client "
+	LIMIT=150 client workers="${workers[*]}" <<-'EOF'
 		touch /run/soak.stop
-		for worker in ${workers[*]}; do
-			wait_for 120 test -f /run/job.\$worker.status
-		done"
+		for worker in $workers; do
+			wait_for 120 test -f /run/job.$worker.status
+		done
+	EOF
 }
 
 # load SECONDS: all of them at once for so long, and none may stand still.
@@ -66,38 +68,40 @@ load() {
 		client_background "$worker" "$rounds; worker=$worker; work_in_rounds"
 	done
 	while [ $SECONDS -lt $end ]; do
-		LIMIT=330 client "
-			rounds() { [ ! -f /run/soak.\$1.rounds ] || wc -l </run/soak.\$1.rounds; }
+		LIMIT=330 client workers="${workers[*]}" <<-'EOF'
+			rounds() { [ ! -f /run/soak.$1.rounds ] || wc -l </run/soak.$1.rounds; }
 			past() {
-				[ ! -f /run/job.\$1.status ] || { cat /run/job.\$1.out; fail \"\$1 has ended\"; }
-				[ 0\$(rounds \$1) -gt \${before[\$1]:-0} ]
+				[ ! -f /run/job.$1.status ] || { cat /run/job.$1.out; fail "$1 has ended"; }
+				[ 0$(rounds $1) -gt ${before[$1]:-0} ]
 			}
 			declare -A before
-			for worker in ${workers[*]}; do
-				before[\$worker]=\$(rounds \$worker)
+			for worker in $workers; do
+				before[$worker]=$(rounds $worker)
 			done
-			end=\$((SECONDS + 300))
-			for worker in ${workers[*]}; do
-				wait_for \$((end - SECONDS)) past \$worker
-			done"
+			end=$((SECONDS + 300))
+			for worker in $workers; do
+				wait_for $((end - SECONDS)) past $worker
+			done
+		EOF
 	done
 	load_ends
 	for worker in "${workers[@]}"; do
 		client_wait "$worker" || fail "$worker saw an error"
 	done
-	client "cd /run && wc -l soak.*.rounds | sed 's/soak.//; s/.rounds/ rounds/'"
+	client 'cd /run && wc -l soak.*.rounds | sed "s/soak.//; s/.rounds/ rounds/"'
 }
 
 soak() {
 	local resources
-	defer 'client "rm -rf /run/soak.*"'
-	LIMIT=120 client '
+	defer client 'rm -rf /run/soak.*'
+	LIMIT=120 client <<-'EOF'
 		head -c 8M /dev/urandom >/run/soak.data
 		cd /usr
 		find share lib bin -type f -size -256k | sort | sed -n 1,100p >/run/soak.list
 		tar -cf /run/soak.tar -T /run/soak.list
 		xargs sha256sum </run/soak.list >/run/soak.sums
-		printf "%d files, %d KiB\n" $(wc -l </run/soak.list) $(($(stat -c %s /run/soak.tar) / 1024))'
+		printf "%d files, %d KiB\n" $(wc -l </run/soak.list) $(($(stat -c %s /run/soak.tar) / 1024))
+	EOF
 	server_dir /export
 	mount_nfs "$1"
 	defer load_ends
@@ -107,12 +111,15 @@ soak() {
 	server_mark
 	mount_nfs "$1"
 	load "$DURATION"
-	client "sha256sum </run/soak.data" >"$RUN/soak.sum"
-	server "[ \"\$(sha256sum </export/$TEST/whole/copy)\" = '$(cat "$RUN/soak.sum")' ] || fail 'the server has something else'"
+	client 'sha256sum </run/soak.data' >"$RUN/soak.sum"
+	server sum="$(cat "$RUN/soak.sum")" <<-'EOF'
+		[ "$(sha256sum </export/$TEST/whole/copy)" = "$sum" ] || fail "the server has something else"
+	EOF
 	mount_ends
-	client "
-		wait_for 10 rdma_resources_are '$resources' || fail \"the device had $resources and has \$(rdma_resources)\"
-		holds_check 500"
+	client resources="$resources" <<-'EOF'
+		wait_for 10 rdma_resources_are "$resources" || fail "the device had $resources and has $(rdma_resources)"
+		holds_check 500
+	EOF
 	server_check 500
 }
 
