@@ -9,8 +9,8 @@
 
 server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
 
-inject=$(<"$lib/inject-guest.sh")$'\n'
-callbacks='
+guest_add <"$lib/inject-guest.sh"
+guest_add <<-'EOF'
 	delegations() { cat /proc/fs/nfsd/clients/*/states 2>/dev/null |
 		grep -cE "type: deleg.*/file[0-9]+\"" || true; }
 	# The files of this name that sysfs has of the transports to the client.
@@ -19,68 +19,70 @@ callbacks='
 		found=$(grep -ls "$CLIENT" \
 			/sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr) ||
 			fail "sysfs has no backward transport"
-		sed "s/dstaddr\$/$1/" <<<"$found"
+		printf '%s\n' "${found//dstaddr/$1}"
 	}
-'
-calling_server() { server "$callbacks$1"; }
+EOF
 
 # A mount whose client can be called, with a delegation for each of COUNT files that it holds open.
 hand_out() {
 	local vers=$1 count=$2
 	server_dir /export
-	calling_server "
-		for n in {1..$count}; do printf 'the first\n' >/export/$TEST/file\$n; done
-		end_grace"
+	server count="$count" <<-'EOF'
+		for n in $(seq $count); do printf 'the first\n' >/export/$TEST/file$n; done
+		end_grace
+	EOF
 	mount_nfs "$vers"
-	calling_server 'wait_for 20 callback_works'
+	server 'wait_for 20 callback_works'
 	handed_out() {
 		client 'cat $MNT/$TEST/file* >/dev/null'
-		calling_server "[ \$(delegations) = $count ]"
+		server count="$count" '[ $(delegations) = $count ]'
 	}
 	wait_for 60 handed_out
 }
 
 # An open on the server itself waits for the delegation to be returned.
-recall_all='
-	pids=()
-	for file in /export/$TEST/file*; do
-		printf "once more\n" >>$file &
-		pids+=($!)
-	done
-	for pid in ${pids[@]}; do wait $pid; done
-	[ $(delegations) = 0 ] || fail "$(delegations) delegations are still there"
-'
+guest_add <<-'EOF'
+	recall_all() {
+		local file pid pids=()
+		for file in /export/$TEST/file*; do
+			printf 'once more\n' >>$file &
+			pids+=($!)
+		done
+		for pid in "${pids[@]}"; do wait $pid; done
+		[ $(delegations) = 0 ] || fail "$(delegations) delegations are still there"
+	}
+EOF
 
 # Proves: BD-007, BD-009, BD-010.
 credits() {
-	local count=6 events=/sys/kernel/tracing/events/sunrpc trace=/sys/kernel/tracing/trace
-	server "[ -d $events/xprt_get_cong ]" || skip "this kernel does not trace sunrpc's window"
-	server "echo >$trace && echo 1 >$events/xprt_get_cong/enable"
-	defer "server 'echo 0 >$events/xprt_get_cong/enable'"
+	local count=6
+	trace_begins server sunrpc/xprt_get_cong
 	hand_out "$1" $count
-	LIMIT=60 calling_server "$recall_all"
-	server "
-		sed -n 's/.*xprt_get_cong:.* cong=\([0-9]*\) cwnd=\([0-9]*\).*/\1 \2/p' $trace \
+	LIMIT=60 server recall_all
+	server count="$count" <<-'EOF'
+		sed -n 's/.*xprt_get_cong:.* cong=\([0-9]*\) cwnd=\([0-9]*\).*/\1 \2/p' $TRACING/trace \
 			>/run/$TEST.cong
-		[ \$(wc -l </run/$TEST.cong) -ge $count ] || fail 'too few Calls'
+		[ $(wc -l </run/$TEST.cong) -ge $count ] || fail 'too few Calls'
 		# What is taken when another is asked for: of one for the first Call, then of two at
 		# most.
 		head -n 1 /run/$TEST.cong | grep -qx '0 256' ||
-			fail \"at first it was \$(head -n 1 /run/$TEST.cong)\"
-		awk '\$1 > \$2 || \$2 > 512 { print; bad = 1 } END { exit bad }' /run/$TEST.cong
-		grep -q ' 512\$' /run/$TEST.cong || fail 'nothing was granted'
-		rm /run/$TEST.cong"
+			fail "at first it was $(head -n 1 /run/$TEST.cong)"
+		awk '$1 > $2 || $2 > 512 { print; bad = 1 } END { exit bad }' /run/$TEST.cong
+		grep -q ' 512$' /run/$TEST.cong || fail 'nothing was granted'
+		rm /run/$TEST.cong
+	EOF
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
 # The connection breaks, and Calls come on the one that replaces it.
 reconnect() {
-	client '
+	client <<-'EOF'
 		before=$(xprt_stat 3)
 		break_connections
 		reconnected() { ls $MNT >/dev/null && [ "$(xprt_stat 3)" -gt $before ]; }
-		wait_for 40 reconnected'
-	calling_server 'wait_for 20 callback_works'
+		wait_for 40 reconnected
+	EOF
+	server 'wait_for 20 callback_works'
 }
 
 # A Receive is posted for each Call under way, beyond those for what is granted and those to spare:
@@ -96,51 +98,57 @@ receives() {
 	[ "${2:-}" != again ] || reconnect
 	delay_events backward_call=120000
 	before=$(server 'echo $(stat_of backward_calls) $(stat_of received_messages)')
-	calling_server "
+	server before="$before" spare="$spare" <<-'EOF'
 		rm -f /run/$TEST.recalled*
-		read -r sent came <<<'$before'
+		read -r sent came <<<"$before"
 		for n in 1 2; do
-			(printf 'once more\n' >>/export/$TEST/file\$n
-			touch /run/$TEST.recalled\$n) </dev/null >/dev/null 2>&1 &
+			(printf 'once more\n' >>/export/$TEST/file$n
+			touch /run/$TEST.recalled$n) </dev/null >/dev/null 2>&1 &
 		done
-		sends() { [ \$(stat_of backward_calls) -gt \$sent ]; }
+		sends() { [ $(stat_of backward_calls) -gt $sent ]; }
 		wait_for 20 sends
 		# What comes meanwhile takes a Receive, which need not be replaced at once.
-		calls=\$((\$(stat_of backward_calls) - sent)) posted=\$(stat_of receives_posted)
-		came=\$((\$(stat_of received_messages) - came)) granted=\$(stat_of credits_granted)
-		printf '%d Receives, %d backward Calls, %d granted, $spare to spare; %d came\n' \
-			\$posted \$calls \$granted \$came
-		[ \$((posted + came)) -ge \$((granted + $spare + calls)) ]"
+		calls=$(($(stat_of backward_calls) - sent)) posted=$(stat_of receives_posted)
+		came=$(($(stat_of received_messages) - came)) granted=$(stat_of credits_granted)
+		printf "%d Receives, %d backward Calls, %d granted, %d to spare; %d came\n" \
+			$posted $calls $granted $spare $came
+		[ $((posted + came)) -ge $((granted + spare + calls)) ]
+	EOF
 	delays_end
-	calling_server "wait_for 40 test -f /run/$TEST.recalled1
-	wait_for 40 test -f /run/$TEST.recalled2; rm /run/$TEST.recalled*"
+	server <<-'EOF'
+		wait_for 40 test -f /run/$TEST.recalled1
+		wait_for 40 test -f /run/$TEST.recalled2; rm /run/$TEST.recalled*
+	EOF
 	client 'umount $MNT && wait_for 10 module_unused'
-	calling_server 'wait_for 20 no_backward'
+	server 'wait_for 20 no_backward'
 }
 
 # Each holds the module, goes with its connection, and then the module can go.
 ends() {
 	local n uses
 	server_dir /export
-	calling_server 'wait_for 20 no_backward; wait_for 20 no_connections'
+	server 'wait_for 20 no_backward; wait_for 20 no_connections'
 	uses=$(server module_uses)
 	for n in {1..5}; do
-		client "mount_nfs $1"
+		client vers="$1" 'mount_nfs $vers'
 		defer unmount_nfs
-		calling_server 'wait_for 20 callback_works; [ $(backward) = 1 ] ||
-			fail "there are $(backward)"
-		uses_are() { [ $(module_uses) = $1 ]; }
-		wait_for 10 uses_are '$((uses + 2))' ||
-			fail "a connection and its callbacks make '$uses' uses $(module_uses)"'
+		server uses="$uses" <<-'EOF'
+			wait_for 20 callback_works
+			[ $(backward) = 1 ] || fail "there are $(backward)"
+			uses_are() { [ $(module_uses) = $1 ]; }
+			wait_for 10 uses_are $((uses + 2)) ||
+				fail "a connection and its callbacks make $uses $(module_uses)"
+		EOF
 		client 'umount $MNT && wait_for 10 module_unused'
-		calling_server 'wait_for 20 no_backward'
+		server 'wait_for 20 no_backward'
 	done
-	defer "server '/lab/guest/server resume'"
-	server '
+	defer server '/lab/guest/server resume'
+	server <<-'EOF'
 		/lab/guest/server stop
 		wait_for 20 module_unused
 		rmmod rpcrdma
-		insmod /lab/payload/server/rpcrdma.ko'
+		insmod /lab/payload/server/rpcrdma.ko
+	EOF
 }
 
 # The client keeps the Call in its hands until that is given up, and answers it then. Its device
@@ -150,33 +158,40 @@ silent() {
 	server_lease $((10 * ${SLOW:-1}))
 	hand_out "$1" 1
 	delay_events backward_call=120000
-	calling_server '
+	server <<-'EOF'
 		rm -f /run/$TEST.recalled
 		(printf "once more\n" >>/export/$TEST/file1
-		touch /run/$TEST.recalled) </dev/null >/dev/null 2>&1 &'
-	calling_server 'call_fails() { ! callback_works; }
+		touch /run/$TEST.recalled) </dev/null >/dev/null 2>&1 &
+	EOF
+	server <<-'EOF'
+		call_fails() { ! callback_works; }
 		wait_for 20 call_fails
-		[ ! -f /run/$TEST.recalled ] || fail "the delegation came back"'
+		[ ! -f /run/$TEST.recalled ] || fail "the delegation came back"
+	EOF
 	delays_end
-	calling_server 'wait_for 40 test -f /run/$TEST.recalled; rm /run/$TEST.recalled
-	wait_for 20 callback_works'
-	client "[ \"\$(tail -n 1 \$MNT/$TEST/file1)\" = 'once more' ]"
+	server <<-'EOF'
+		wait_for 40 test -f /run/$TEST.recalled; rm /run/$TEST.recalled
+		wait_for 20 callback_works
+	EOF
+	client '[ "$(tail -n 1 $MNT/$TEST/file1)" = "once more" ]'
 	# What it said at last is found to be for the Call that was given up.
-	calling_server 'credits_are_back() {
+	server <<-'EOF'
+		credits_are_back() {
 			local windows
 			windows=$(grep -h "^cur_cong=" $(backward_files xprt_info)) &&
-				! grep -v "=0\$" <<<"$windows"
+				! grep -v '=0$' <<<"$windows"
 		}
-		wait_for 20 credits_are_back'
+		wait_for 20 credits_are_back
+	EOF
 	[ "$(client 'xprt_stat 3')" = 1 ] || ! is_rust || fail "the connection was lost"
 	client 'umount $MNT && wait_for 10 module_unused'
-	calling_server 'wait_for 20 no_backward'
+	server 'wait_for 20 no_backward'
 }
 
 # What can be written to its files in sysfs.
 sysfs() {
 	hand_out "$1" 1
-	calling_server '
+	server <<-'EOF'
 		cat $(backward_files xprt_info) $(backward_files xprt_state) \
 			$(backward_files srcaddr) >/dev/null
 		for file in $(backward_files dstaddr); do
@@ -185,33 +200,38 @@ sysfs() {
 			! echo 1 2>/dev/null >${file%/*/*}/add_xprt ||
 				fail "a connection got another backward transport"
 		done
-		[ $(backward) = 1 ] || fail "there are $(backward) backward transports"'
-	LIMIT=60 calling_server "$recall_all"
+		[ $(backward) = 1 ] || fail "there are $(backward) backward transports"
+	EOF
+	LIMIT=60 server recall_all
 	client 'umount $MNT && wait_for 10 module_unused'
-	calling_server 'wait_for 20 no_backward'
+	server 'wait_for 20 no_backward'
 }
 
 # The connection is gone, and its svc_xprt is freed, but a reader keeps nfsd's RPC client.
 outlived() {
-	server '[ -d /sys/kernel/debug/sunrpc/rpc_clnt ]' || skip "the kernel has no debugfs of sunrpc"
+	server '[ -d /sys/kernel/debug/sunrpc/rpc_clnt ]' ||
+		skip "the kernel has no debugfs of sunrpc"
 	hand_out "$1" 1
-	calling_server '
+	server <<-'EOF'
 		info=$(grep -ls "addr: *$CLIENT" /sys/kernel/debug/sunrpc/rpc_clnt/*/xprt/info)
 		rm -f /run/$TEST.stop /run/$TEST.reads
 		(exec 9<${info%/xprt/info}/tasks
 		touch /run/$TEST.reads
 		until [ -f /run/$TEST.stop ]; do sleep 0.1; done) </dev/null >/dev/null 2>&1 &
-		wait_for 10 test -f /run/$TEST.reads'
-	defer "server 'touch /run/\$TEST.stop'"
+		wait_for 10 test -f /run/$TEST.reads
+	EOF
+	defer server 'touch /run/$TEST.stop'
 	client 'umount $MNT && wait_for 10 module_unused'
-	calling_server '
+	server <<-'EOF'
 		wait_for 20 no_connections
 		for file in $(backward_files dstaddr); do
-			said=$( (echo 1 >${file%/*/*}/add_xprt) 2>&1) && fail "it got another transport"
+			said=$( (echo 1 >${file%/*/*}/add_xprt) 2>&1) &&
+				fail "it got another transport"
 			grep -q "Broken pipe" <<<"$said" || fail "$said"
 		done
 		touch /run/$TEST.stop
-		wait_for 20 no_backward'
+		wait_for 20 no_backward
+	EOF
 }
 
 # sunrpc breaks the connection after the first Calls.
@@ -220,16 +240,17 @@ injected() {
 	server '[ -d /sys/kernel/debug/fail_sunrpc ]' ||
 		skip "the kernel injects no faults into sunrpc"
 	hand_out "$1" 4
-	defer 'server "$inject inject_ends"'
-	LIMIT=120 server "$inject$callbacks
+	defer server inject_ends
+	LIMIT=120 server recall_all="$recall_all" <<-'EOF'
 		inject_begins 100 2
 		$recall_all
 		has_injected 2
-		inject_ends"
-	client "for n in {1..4}; do [ \"\$(tail -n 1 \$MNT/$TEST/file\$n)\" = 'once more' ]; done"
+		inject_ends
+	EOF
+	client 'for n in {1..4}; do [ "$(tail -n 1 $MNT/$TEST/file$n)" = "once more" ]; done'
 	[ "$(client 'xprt_stat 3')" -gt 1 ] || ! is_rust || fail "there was no other connection"
 	client 'umount $MNT && wait_for 10 module_unused'
-	calling_server 'wait_for 20 no_backward'
+	server 'wait_for 20 no_backward'
 }
 
 test_case "v4.1: no more Calls than were granted" credits 4.1
