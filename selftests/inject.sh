@@ -6,8 +6,7 @@
 
 . "$(dirname "$0")/lib/test.sh"
 
-inject=$(<"$lib/inject-guest.sh")$'\n'
-injecting_client() { client "$inject$1"; }
+guest_add <"$lib/inject-guest.sh"
 
 need_injection() {
 	client '[ -d /sys/kernel/debug/fail_sunrpc ]' ||
@@ -21,14 +20,16 @@ under_io() {
 	mount_nfs_timeo "$1"
 	work_begins
 	connects=$(client 'xprt_stat 3')
-	defer 'injecting_client inject_ends'
-	injecting_client "
-		inject_begins $2
-		wait_for 55 calling has_injected $3"
+	defer client inject_ends
+	client percent="$2" times="$3" <<-'EOF'
+		inject_begins $percent
+		wait_for 55 calling has_injected $times
+	EOF
 	client 'work_goes_on 55'
-	injecting_client '
+	client <<-'EOF'
 		inject_ends
-		printf "%d times the connection was broken\n" $(injected)'
+		printf "%d times the connection was broken\n" $(injected)
+	EOF
 	client 'work_goes_on 30'
 	printf 'connects: %d before, %d after\n' "$connects" "$(client 'xprt_stat 3')"
 	[ "$(client 'xprt_stat 3')" -gt "$connects" ] || fail "there was no new connection"
@@ -43,24 +44,25 @@ sessions() {
 	need_injection
 	server_dir /export
 	defer unmount_nfs
-	defer 'injecting_client inject_ends'
-	LIMIT=120 injecting_client "
+	defer client inject_ends
+	LIMIT=120 client vers="$1" <<-'EOF'
 		mounts=0
 		inject_begins 10
 		for n in {1..4}; do
 			# A mount may well give up; what it has begun must be undone then.
-			if mount_nfs $1; then
-				mounts=\$((mounts + 1))
-				printf '%d\n' \$n >\$MNT/$TEST/file
-				sync \$MNT/$TEST/file
-				[ \"\$(cat \$MNT/$TEST/file)\" = \$n ]
-				umount \$MNT
+			if mount_nfs $vers; then
+				mounts=$((mounts + 1))
+				printf '%d\n' $n >$MNT/$TEST/file
+				sync $MNT/$TEST/file
+				[ "$(cat $MNT/$TEST/file)" = $n ]
+				umount $MNT
 			fi
 			wait_for 20 module_unused
 		done
 		inject_ends
-		printf '%d of 4 mounts, %d broken connections\n' \$mounts \$(injected)
-		has_injected 5 && [ \$mounts -gt 0 ]"
+		printf '%d of 4 mounts, %d broken connections\n' $mounts $(injected)
+		has_injected 5 && [ $mounts -gt 0 ]
+	EOF
 	mount_nfs "$1"
 	client 'ls $MNT >/dev/null && umount $MNT'
 }
