@@ -11,10 +11,10 @@
 
 forced() { server 'grep -qw ib_core.force_mr=1 /proc/cmdline' || skip "the machines were not booted with APPEND=ib_core.force_mr=1"; }
 
-guest+='
-limits=/sys/module/rpcrdma_test_limits/parameters
-counted() { awk -v kind="$1" "\$1 == kind { print \$2 }" $limits/work; }
-'
+guest_add <<-'EOF'
+	limits=/sys/module/rpcrdma_test_limits/parameters
+	counted() { awk -v kind="$1" '$1 == kind { print $2 }' $limits/work; }
+EOF
 
 # Runs another test's cases over it: other NAME [REGEX].
 other() {
@@ -32,10 +32,11 @@ short_regions() {
 	LIMIT=200 client 'data_file 16M 1M'
 	before=$(server 'counted registrations')
 	LIMIT=200 client 'drop_caches; read_at_once 8 2M 1M'
-	server "
-		registered=\$((\$(counted registrations) - $before))
-		printf '%d regions for 16 MiB\n' \$registered
-		[ \$registered -gt 0 ] || fail 'nothing was registered'"
+	server before="$before" <<-'EOF'
+		registered=$(($(counted registrations) - before))
+		printf '%d regions for 16 MiB\n' $registered
+		[ $registered -gt 0 ] || fail 'nothing was registered'
+	EOF
 	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
 	client 'umount $MNT && wait_for 10 module_unused'
 	limits_end server
@@ -51,8 +52,8 @@ maps_fail() {
 	server_anew
 	server_dir /export
 	mount_nfs_timeo "$1"
-	client "head -c 64K /dev/urandom >/run/$TEST.data"
-	defer "client 'rm -f /run/$TEST.data'"
+	client 'head -c 64K /dev/urandom >/run/$TEST.data'
+	defer client 'rm -f /run/$TEST.data'
 	client ': >$MNT/$TEST/file'
 	fail_for local_resources 'dd if=/run/$TEST.data of=$MNT/$TEST/file bs=64K oflag=direct status=none'
 	fail_for reply_failed 'dd if=$MNT/$TEST/file bs=64K iflag=direct status=none | cmp - /run/$TEST.data'
@@ -66,18 +67,20 @@ fail_for() {
 	before=$(server 'counted failed_maps; listener_of "ended_.*"' | tr '\n' ' ')
 	server 'echo 1 >$limits/failing_maps'
 	client_background transfer "$2"
-	server "cause=$1 before='$before'"'
+	server cause="$1" before="$before" <<-'EOF'
 		read -r maps ends <<<"$before"
 		ended() { [ "$(listener_of "ended_$cause")" -ge 2 ]; }
 		wait_for 60 ended
-		echo 1000000000 >$limits/failing_maps'
+		echo 1000000000 >$limits/failing_maps
+	EOF
 	LIMIT=100 client_wait transfer
-	server "cause=$1 before='$before'"'
+	server cause="$1" before="$before" <<-'EOF'
 		read -r maps ends <<<"$before"
 		maps=$(($(counted failed_maps) - maps)) ends=$(($(listener_of "ended_.*") - ends))
 		printf "%d regions took no pages, %d connections ended\n" $maps $ends
 		[ "$(listener_of "ended_$cause")" = $ends ] || fail "$(cat /sys/kernel/debug/rpcrdma/listener-*/listener)"
-		[ $maps = $((2 * ends)) ]'
+		[ $maps = $((2 * ends)) ]
+	EOF
 }
 
 for pages in 256 19; do
