@@ -8,9 +8,9 @@
 . "$(dirname "$0")/lib/test.sh"
 
 # Also run before each command in the server.
-guest+='
-some_wait() { [ "$(stat_of send_queue_pending)" -gt 0 ]; }
-'
+guest_add <<-'EOF'
+	some_wait() { [ "$(stat_of send_queue_pending)" -gt 0 ]; }
+EOF
 
 server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
 
@@ -34,12 +34,12 @@ small_queue() {
 	netem_begins client
 	LIMIT=200 client 'data_file 8M 1M'
 	netem client 'delay 100ms'
-	defer "client 'touch /run/$TEST.stop; wait_for 60 test -f /run/job.load.status; rm /run/$TEST.stop'"
-	client_background load "until [ -f /run/$TEST.stop ]; do read_at_once 8 1M 1M; done"
+	defer client 'touch /run/$TEST.stop; wait_for 60 test -f /run/job.load.status; rm /run/$TEST.stop'
+	client_background load 'until [ -f /run/$TEST.stop ]; do read_at_once 8 1M 1M; done'
 	server 'wait_for 60 some_wait'
 }
 small_queue_ends() {
-	client "touch /run/$TEST.stop"
+	client 'touch /run/$TEST.stop'
 	LIMIT=100 client_wait load
 	client 'umount $MNT && wait_for 10 module_unused'
 	limits_end server
@@ -48,9 +48,9 @@ small_queue_ends() {
 # While chains wait for room no Call is begun: each thread has handed over one at most.
 starved=/proc/sys/sunrpc/svc_rdma/rdma_stat_sq_starve
 soon_full() {
-	server "[ ! -f $starved ] || echo 0 >$starved"
+	server starved="$starved" '[ ! -f $starved ] || echo 0 >$starved'
 	small_queue "$1" 'max_qp_wr=400 max_send_sge=1'
-	server '
+	server <<-'EOF'
 		most=0
 		for n in {1..100}; do
 			waiting=$(stat_of send_queue_pending)
@@ -58,11 +58,14 @@ soon_full() {
 		done
 		printf "%d entries of the send queue, all used %d times, for up to %d chains\n" \
 			$(stat_of send_queue_size) $(stat_of send_queue_full) $most
-		[ $most -le $(cat /proc/fs/nfsd/threads) ]'
-	client "touch /run/$TEST.stop"
+		[ $most -le $(cat /proc/fs/nfsd/threads) ]
+	EOF
+	client 'touch /run/$TEST.stop'
 	LIMIT=100 client_wait load
-	server '[ $(stat_of send_queue_full) -gt 0 ]
-		[ $(cat '"$starved"') = $(stat_of send_queue_full) ] || fail "$(cat '"$starved"') of these were counted"'
+	server starved="$starved" <<-'EOF'
+		[ $(stat_of send_queue_full) -gt 0 ]
+		[ $(cat $starved) = $(stat_of send_queue_full) ] || fail "$(cat $starved) of these were counted"
+	EOF
 	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
 	small_queue_ends
 }
@@ -70,19 +73,21 @@ soon_full() {
 # Sends that have waited for room cannot be posted then by the completion that has made room.
 waiting_sends_fail() {
 	local ended
-	ended=$(server "listener_of ended_post_failed")
+	ended=$(server 'listener_of ended_post_failed')
 	trace_begins server rpcrdma/svcrdma_sq_post_err
 	small_queue "$1" 'max_qp_wr=400 max_send_sge=1 failing_sends=1 workers_fail=1'
-	LIMIT=200 server '
+	LIMIT=200 server <<-'EOF'
 		some_fail() { [ "$(grep -c " svcrdma_sq_post_err:" $TRACING/trace)" -ge 3 ]; }
 		wait_for 150 some_fail
-		! grep svcrdma_sq_post_err: $TRACING/trace | grep -v "^ *kworker/" || fail "a thread has posted them"'
+		! grep svcrdma_sq_post_err: $TRACING/trace | grep -v "^ *kworker/" || fail "a thread has posted them"
+	EOF
 	small_queue_ends
-	server "
+	server ended="$ended" <<-'EOF'
 		clients_gone 20
-		failed=\$(grep -c ' svcrdma_sq_post_err:' \$TRACING/trace)
-		[ \$((\$(listener_of ended_post_failed) - $ended)) = \$failed ] ||
-			fail \"\$failed failures and \$(listener_of ended_post_failed) ends, after $ended\""
+		failed=$(grep -c ' svcrdma_sq_post_err:' $TRACING/trace)
+		[ $(($(listener_of ended_post_failed) - ended)) = $failed ] ||
+			fail "$failed failures and $(listener_of ended_post_failed) ends, after $ended"
+	EOF
 }
 
 # All threads ask the client what it knows of a file that it may write, and these backward Calls wait behind Replies
@@ -91,17 +96,18 @@ behind_replies() {
 	server_lease 200
 	small_queue "$1" 'max_qp_wr=400 max_send_sge=1'
 	server 'end_grace; wait_for 20 callback_works'
-	defer "client 'touch /run/$TEST.stop; wait_for 60 test -f /run/job.holder.status'"
+	defer client 'touch /run/$TEST.stop; wait_for 60 test -f /run/job.holder.status'
 	# The server does not know of the bytes that are in the client's cache.
-	client_background holder "
-		exec 3>\$MNT/$TEST/file
+	client_background holder <<-'EOF'
+		exec 3>$MNT/$TEST/file
 		head -c 12345 /dev/zero >&3
 		touch /run/$TEST.open
-		wait_for 110 test -f /run/$TEST.stop"
-	client "wait_for 20 test -f /run/$TEST.open; rm /run/$TEST.open"
+		wait_for 110 test -f /run/$TEST.stop
+	EOF
+	client 'wait_for 20 test -f /run/$TEST.open; rm /run/$TEST.open'
 	server 'grep -qs "type: deleg, access: [rw]*w" /proc/fs/nfsd/clients/*/states || fail "the client got no delegation"'
-	defer "server '! mountpoint -q \$MNT || umount \$MNT'"
-	LIMIT=200 server '
+	defer server '! mountpoint -q $MNT || umount $MNT'
+	LIMIT=200 server <<-'EOF'
 		mkdir -p $MNT
 		mount -t nfs -o proto=tcp,vers=4.2,sec=sys,noac 127.0.0.1:/export $MNT
 		wait_for 60 some_wait
@@ -110,16 +116,17 @@ behind_replies() {
 			stat -c %s $MNT/$TEST/file >/run/$TEST.size$n &
 			pids+=($!)
 		done
-		for pid in ${pids[@]}; do wait $pid; done
+		for pid in "${pids[@]}"; do wait $pid; done
 		took=$(((${EPOCHREALTIME/./} - start) / 1000)) calls=$(($(stat_of backward_calls) - calls))
 		printf "%d backward Calls for 16 GETATTRs, which took %d ms\n" $calls $took
 		[ $calls -gt 0 ]
 		[ $took -lt $(($(cat /proc/fs/nfsd/nfsv4leasetime) * 100 * ${SLOW:-1})) ]
-		sizes=$(sort /run/$TEST.size* | uniq -c)
+		sizes=$(sort /run/$TEST.size* | uniq -c | sed 's/^ *//')
 		rm /run/$TEST.size*
-		[ "$(echo $sizes)" = "16 12345" ] || fail "the sizes were: $sizes"
-		umount $MNT'
-	client "touch /run/$TEST.stop"
+		[ "$sizes" = "16 12345" ] || fail "the sizes were: $sizes"
+		umount $MNT
+	EOF
+	client 'touch /run/$TEST.stop'
 	client_wait holder
 	small_queue_ends
 }
@@ -131,23 +138,26 @@ wake_ups() {
 	server_dir /export
 	limit_server "$2"
 	mount_nfs "$1"
-	defer 'server "echo 4 >/proc/fs/nfsd/threads"'
+	defer server 'echo 4 >/proc/fs/nfsd/threads'
 	for threads in 1 4 64; do
-		server "echo $threads >/proc/fs/nfsd/threads"
+		server threads="$threads" 'echo $threads >/proc/fs/nfsd/threads'
 		MACHINE=server delay_events replies=2 posting_reads=2
 		for block in 8K 1M; do
-			LIMIT=300 client "block=$block"'
+			LIMIT=300 client block="$block" <<-'EOF'
 				size=$(($(numfmt --from=iec $block) * 192))
 				[ $size -le $((8 << 20)) ] || size=$((8 << 20))
 				for depth in 1 16 128; do
 					data_file $size $block --iodepth=$depth --ioengine=libaio --direct=1
 					read_ahead $depth $size $block
-				done'
+				done
+			EOF
 		done
 		delays_end server
 	done
-	server 'printf "%d entries of the send queue, all used %d times\n" $(stat_of send_queue_size) $(stat_of send_queue_full)
-		[ $(stat_of send_queue_full) -gt 0 ] || fail "no chain has waited"'
+	server <<-'EOF'
+		printf "%d entries of the send queue, all used %d times\n" $(stat_of send_queue_size) $(stat_of send_queue_full)
+		[ $(stat_of send_queue_full) -gt 0 ] || fail "no chain has waited"
+	EOF
 	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
 	client 'umount $MNT && wait_for 10 module_unused'
 	limits_end server
@@ -160,12 +170,15 @@ tiny_queue() {
 	server_anew
 	limit_server "max_qp_wr=$2 max_send_sge=1"
 	mark=$(server log_mark)
-	client '
-		! mount -t nfs -o rdma,port=20049,vers='"$1"',sec=sys,soft,retry=0,timeo=50,retrans=1 $SERVER:/export $MNT || fail "it mounts"
-		wait_for 40 module_unused'
-	not_accepted "$mark" '(ERANGE|Error\\(34\\))'
-	server "log_since $mark | grep -E 'queues of the device hold $2 work requests, and RPCs of the largest size take \
-[0-9]+: nfsd needs a smaller max_block_size\$'"
+	client vers="$1" <<-'EOF'
+		! mount -t nfs -o rdma,port=20049,vers=$vers,sec=sys,soft,retry=0,timeo=50,retrans=1 $SERVER:/export $MNT || fail "it mounts"
+		wait_for 40 module_unused
+	EOF
+	not_accepted "$mark" '(ERANGE|Error\(34\))'
+	server mark="$mark" size="$2" <<-'EOF'
+		line="queues of the device hold $size work requests, and RPCs of the largest size take"
+		log_since $mark | grep -E "$line [0-9]+: nfsd needs a smaller max_block_size$"
+	EOF
 	limits_end server
 	mount_nfs "$1"
 	client 'ls $MNT >/dev/null && umount $MNT && wait_for 10 module_unused'
@@ -179,12 +192,12 @@ unused_regions() {
 	limit_server max_sgl_rd=8
 	mount_nfs "$1"
 	LIMIT=200 client verified_data
-	first=$(server "rdma resource show mr | grep -c . || true")
+	first=$(server 'rdma resource show mr | grep -c . || true')
 	client 'umount $MNT && wait_for 10 module_unused'
 	server 'clients_gone 20'
 	mount_nfs "$1"
 	LIMIT=200 client verified_data
-	second=$(server "rdma resource show mr | grep -c . || true")
+	second=$(server 'rdma resource show mr | grep -c . || true')
 	printf 'the first connection has %d memory regions, the second %d\n' "$first" "$second"
 	[ "$first" -gt 0 ]
 	[ "$second" = 0 ]
@@ -200,10 +213,11 @@ no_registration() {
 	mount_nfs "$1"
 	LIMIT=200 client verified_data
 	server '[ "$(stat_of own_remote_invalidation)" = 0 ]'
-	client '
+	client <<-'EOF'
 		[ $(our_stat remote_invalidations) = 0 ] || fail "$(our_stat remote_invalidations) handles were invalidated by a server that cannot"
 		[ $(our_stat local_invalidations) -gt 0 ]
-		umount $MNT && wait_for 10 module_unused'
+		umount $MNT && wait_for 10 module_unused
+	EOF
 	limits_end server
 }
 
@@ -214,13 +228,14 @@ posts_fail() {
 	server_dir /export
 	limit_server "$2"
 	mount_nfs_timeo "$1"
-	ended=$(server "listener_of ended_$4")
+	ended=$(server cause="$4" 'listener_of ended_$cause')
 	trace_begins server "rpcrdma/$3"
 	work_begins
 	work_outlasts_three
-	server "
-		[ \$(grep -c $3: \$TRACING/trace) -ge 3 ]
-		[ \"\$(listener_of ended_$4)\" -ge $((ended + 3)) ] || fail \"\$(cat /sys/kernel/debug/rpcrdma/listener-*/listener)\""
+	server event="$3" cause="$4" least=$((ended + 3)) <<-'EOF'
+		[ $(grep -c $event: $TRACING/trace) -ge 3 ]
+		[ "$(listener_of ended_$cause)" -ge $least ] || fail "$(cat /sys/kernel/debug/rpcrdma/listener-*/listener)"
+	EOF
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
 	limits_end server
@@ -260,14 +275,15 @@ never_stop() {
 	work_outlasts_three
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
-	server '
+	server mark="$mark" ended="$ended" <<-'EOF'
 		clients_gone 20
 		refused=$(sed -n "s/^failed_stops //p" /sys/module/rpcrdma_test_limits/parameters/work)
 		printf "it has refused %d times\n" $refused
 		[ $refused -ge 4 ]
-		lines=$(log_since '"$mark"' | grep -cE "rpcrdma: device [^ ]* does not stop a queue pair \(.*\): memory that it may reach is lost$")
-		ended=$(($(listener_of "ended_.*") - '"$ended"'))
-		[ $lines = $ended ] || fail "the log has $lines lines of $ended connections"'
+		lines=$(log_since $mark | grep -cE "rpcrdma: device [^ ]* does not stop a queue pair \(.*\): memory that it may reach is lost$")
+		ended=$(($(listener_of "ended_.*") - ended))
+		[ $lines = $ended ] || fail "the log has $lines lines of $ended connections"
+	EOF
 	limits_end server
 }
 
