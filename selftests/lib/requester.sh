@@ -28,43 +28,43 @@
 . "$(dirname "${BASH_SOURCE[0]}")/test.sh"
 
 # Also run before each command in the server.
-guest+='
-# Values of the newest connection, or of the listener: NAME=N, NAME<N, NAME>N. Some are only counted once
-# a Send has completed, which its receiver may see before.
-is_true() {
-	local found
-	found=$($1 ${2%%[=<>]*})
-	case $2 in
-	*">"*) [ "$found" -gt "${2#*>}" ] ;;
-	*"<"*) [ "$found" -lt "${2#*<}" ] ;;
-	*) [ "$found" = "${2#*=}" ] ;;
-	esac
-}
-compare() { (wait_for 10 is_true "$@") || fail "it is $($1 ${2%%[=<>]*})"; }
-# Whether chains wait on so many connections for room on their send queues.
-waiting_are() { [ "$(cat /sys/kernel/debug/rpcrdma/connection-*/connection | grep -c "^send_queue_pending [1-9]")" = "$1" ]; }
-# Whether the Replies of the listener have as many pages as they may have.
-pages_are_used_up() { [ "$(listener_of reply_pages)" -ge "$(listener_of reply_pages_limit)" ]; }
-# No thread of nfsd waits for anything (S or D) but work (I).
-none_waits() {
-	local comm
-	! for comm in $(grep -slx nfsd /proc/[0-9]*/comm); do grep -s "^State:" "${comm%comm}status"; done | grep -q "	[SD] "
-}
-connections_are() { [ "$(listener_of connections)" = "$1" ]; }
-# KiB that the kernel holds: by parts, and what it cannot give back. Free pages that a CPU keeps are free.
-memory() {
-	awk -v page=$(($(getconf PAGESIZE) / 1024)) -v parts="$(kernel_parts)" -v all="$(kernel_memory)" \
-		"\$1 == \"count:\" { all -= page * \$2 } END { print parts, all }" /proc/zoneinfo
-}
-# KiB that connections may take: each as much as in long/memory.sh, its Receives beyond those of its first grant, and
-# the pages of its Calls.
-allowed() {
-	local receives
-	receives=$(cat /sys/kernel/debug/rpcrdma/connection-*/connection 2>/dev/null |
-		awk '"'"'$1 == "receive_buffers" && $2 > 18 { more += $2 - 18 } END { print more + 0 }'"'"')
-	echo $(($(listener_of connections) * 254 + $(listener_of read_pages) * $(getconf PAGESIZE) / 1024 + receives * 4))
-}
-'
+guest_add <<-'EOF'
+	# Values of the newest connection, or of the listener: NAME=N, NAME<N, NAME>N. Some are only counted once
+	# a Send has completed, which its receiver may see before.
+	is_true() {
+		local found
+		found=$($1 ${2%%[=<>]*})
+		case $2 in
+		*">"*) [ "$found" -gt "${2#*>}" ] ;;
+		*"<"*) [ "$found" -lt "${2#*<}" ] ;;
+		*) [ "$found" = "${2#*=}" ] ;;
+		esac
+	}
+	compare() { (wait_for 10 is_true "$@") || fail "it is $($1 ${2%%[=<>]*})"; }
+	# Whether chains wait on so many connections for room on their send queues.
+	waiting_are() { [ "$(cat /sys/kernel/debug/rpcrdma/connection-*/connection | grep -c "^send_queue_pending [1-9]")" = "$1" ]; }
+	# Whether the Replies of the listener have as many pages as they may have.
+	pages_are_used_up() { [ "$(listener_of reply_pages)" -ge "$(listener_of reply_pages_limit)" ]; }
+	# No thread of nfsd waits for anything (S or D) but work (I).
+	none_waits() {
+		local comm
+		! for comm in $(grep -slx nfsd /proc/[0-9]*/comm); do grep -s "^State:" "${comm%comm}status"; done | grep -q "	[SD] "
+	}
+	connections_are() { [ "$(listener_of connections)" = "$1" ]; }
+	# KiB that the kernel holds: by parts, and what it cannot give back. Free pages that a CPU keeps are free.
+	memory() {
+		awk -v page=$(($(getconf PAGESIZE) / 1024)) -v parts="$(kernel_parts)" -v all="$(kernel_memory)" \
+			'$1 == "count:" { all -= page * $2 } END { print parts, all }' /proc/zoneinfo
+	}
+	# KiB that connections may take: each as much as in long/memory.sh, its Receives beyond those of its first grant, and
+	# the pages of its Calls.
+	allowed() {
+		local receives
+		receives=$(cat /sys/kernel/debug/rpcrdma/connection-*/connection 2>/dev/null |
+			awk '$1 == "receive_buffers" && $2 > 18 { more += $2 - 18 } END { print more + 0 }')
+		echo $(($(listener_of connections) * 254 + $(listener_of read_pages) * $(getconf PAGESIZE) / 1024 + receives * 4))
+	}
+EOF
 
 requester_stop() {
 	client '[ ! -f /run/$TEST.pid ] || kill $(cat /run/$TEST.pid) 2>/dev/null || true; rm -f /run/$TEST.*'
@@ -72,13 +72,14 @@ requester_stop() {
 
 # Starts a scenario: requester_begins SCENARIO.
 requester_begins() {
-	client "
+	client SLOTS="${SLOTS:-}" CONNECTIONS="${CONNECTIONS:-}" CALLS="${CALLS:-}" scenario="$1" <<-'EOF'
 		rm -f /run/$TEST.*
 		mkfifo /run/$TEST.go
 		: >/run/$TEST.out
-		export SLOW SLOTS=${SLOTS:-} CONNECTIONS=${CONNECTIONS:-} CALLS=${CALLS:-} FILE=/export/$TEST/file
-		setsid /lab/payload/rpcrdma-peer --requester \$SERVER $1 <>/run/$TEST.go >/run/$TEST.out 2>&1 &
-		echo \$! >/run/$TEST.pid"
+		export SLOW SLOTS CONNECTIONS CALLS FILE=/export/$TEST/file
+		setsid /lab/payload/rpcrdma-peer --requester $SERVER $scenario <>/run/$TEST.go >/run/$TEST.out 2>&1 &
+		echo $! >/run/$TEST.pid
+	EOF
 }
 
 attack_begins() {
@@ -95,7 +96,7 @@ attack_begins() {
 	fi
 	for condition; do
 		case $condition in
-		*+*) before+=("${condition%+*} $(server "listener_of '${condition%+*}'") ${condition##*+}") ;;
+		*+*) before+=("${condition%+*} $(server name="${condition%+*}" 'listener_of "$name"') ${condition##*+}") ;;
 		listener:*) checks+="compare listener_of '${condition#*:}'"$'\n' ;;
 		*) checks+="compare stat_of '$condition'"$'\n' ;;
 		esac
@@ -104,22 +105,26 @@ attack_begins() {
 }
 
 attack_comes_to() {
-	found=$(LIMIT=$((${WAIT:-50} + 70)) client "
-		wait_for ${WAIT:-50} grep -q '^$scenario: ' /run/$TEST.out
-		cat /run/$TEST.out") || fail "$found"
+	found=$(LIMIT=$((${WAIT:-50} + 70)) client limit="${WAIT:-50}" scenario="$scenario" <<-'EOF'
+		wait_for $limit grep -q "^$scenario: " /run/$TEST.out
+		cat /run/$TEST.out
+	EOF
+	) || fail "$found"
 	found=$(squeeze <<<"$found")
 	[ "$found" = "$scenario: $1" ] || fail "$found: that should be $1"
-	held=$(server "$checks"'echo $(memory) $(allowed)') || fail "$found: $held"
+	held=$(server checks="$checks" 'eval "$checks"; echo $(memory) $(allowed)') || fail "$found: $held"
 }
 
 attack_ends() {
 	local condition name was more files times allowed parts after
-	files=$(client "
-		gone() { ! kill -0 \$(cat /run/$TEST.pid) 2>/dev/null; }
+	files=$(client <<-'EOF'
+		gone() { ! kill -0 $(cat /run/$TEST.pid) 2>/dev/null; }
 		# Nobody may be there any more to read it.
 		echo 1<>/run/$TEST.go
 		wait_for 20 gone
-		work_done")
+		work_done
+	EOF
+	)
 	after=$(LIMIT=120 server 'wait_for 100 connections_are 1; shrink_slabs; memory') || fail "$found: $after"
 	times=$((200 + files - memory[2]))
 	read -r _ held allowed <<<"$held"
@@ -133,7 +138,12 @@ attack_ends() {
 	memory=("$parts" "$after" "$files")
 	for condition in "${before[@]}"; do
 		read -r name was more <<<"$condition"
-		server "[ \$(listener_of '$name') = $((was + more)) ] || { cat /sys/kernel/debug/rpcrdma/listener-*/listener; fail \"$name was $was, and is \$(listener_of '$name')\"; }"
+		server name="$name" was="$was" more="$more" <<-'EOF'
+			[ $(listener_of "$name") = $((was + more)) ] || {
+				cat /sys/kernel/debug/rpcrdma/listener-*/listener
+				fail "$name was $was, and is $(listener_of "$name")"
+			}
+		EOF
 	done
 }
 
@@ -148,10 +158,9 @@ attack() {
 # nfsd ends and its module can go, without waiting for any client, and both come back. On a machine that has nothing
 # else to do that takes less than two seconds; the server gives no silent client up before twenty.
 server_goes_and_comes() {
-	defer "server '
-		module_loaded || insmod /lab/payload/server/rpcrdma.ko
-		[ \$(cat /proc/fs/nfsd/threads) != 0 ] || /lab/guest/server resume'"
-	LIMIT=150 server '
+	defer server '[ $(cat /proc/fs/nfsd/threads) != 0 ] || /lab/guest/server resume'
+	defer server 'module_loaded || insmod /lab/payload/server/rpcrdma.ko'
+	LIMIT=150 server <<-'EOF'
 		start=${EPOCHREALTIME/./}
 		/lab/guest/server stop
 		took=$(((${EPOCHREALTIME/./} - start) / 1000))
@@ -161,7 +170,8 @@ server_goes_and_comes() {
 		! ls -d /sys/kernel/debug/rpcrdma/*-* 2>/dev/null || fail "the service has ended, and has left files"
 		module_unload
 		insmod /lab/payload/server/rpcrdma.ko
-		/lab/guest/server resume'
+		/lab/guest/server resume
+	EOF
 }
 
 beside_a_mount() {
@@ -174,7 +184,7 @@ beside_a_mount() {
 	client 'umount $MNT && wait_for 10 module_unused'
 	server 'clients_gone 20; holds_mark'
 	server_dir /export
-	server "head -c 100000 /dev/urandom >/export/$TEST/file"
+	server 'head -c 100000 /dev/urandom >/export/$TEST/file'
 	mount_nfs 4.2
 	work_begins
 	server 'end_grace'
@@ -183,5 +193,5 @@ beside_a_mount() {
 	"$1"
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
-	server "clients_gone 20; rm -r /export/$TEST; mkdir /export/$TEST; holds_check 200"
+	server 'clients_gone 20; rm -r /export/$TEST; mkdir /export/$TEST; holds_check 200'
 }
