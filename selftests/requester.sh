@@ -38,25 +38,27 @@ fabric() {
 credits() {
 	attack beyond-the-grant 'answered*600' 'excess_calls>0' refused_messages=0 'receive_buffers<140'
 	# Of the newest connection, from before it exists.
-	server "
+	server <<-'EOF'
 		rm -f /run/$TEST.done
 		echo 0 >/run/$TEST.most
 		(
 			most=0
 			until [ -f /run/$TEST.done ]; do
-				pages=\$(stat_of read_pages)
-				[ \${pages:-0} -le \$most ] || { most=\$pages && echo \$most >/run/$TEST.most; }
+				pages=$(stat_of read_pages)
+				[ ${pages:-0} -le $most ] || { most=$pages && echo $most >/run/$TEST.most; }
 			done
-		) >/dev/null 2>&1 &"
-	defer "server 'touch /run/$TEST.done'"
+		) >/dev/null 2>&1 &
+	EOF
+	defer server 'touch /run/$TEST.done'
 	attack_begins overrun-reads read_pages=0
 	WAIT=200 attack_comes_to 'answered*40'
-	server "
+	server <<-'EOF'
 		touch /run/$TEST.done
-		most=\$(cat /run/$TEST.most)
-		printf '%d pages under RDMA Reads at most\n' \$most
+		most=$(cat /run/$TEST.most)
+		printf '%d pages under RDMA Reads at most\n' $most
 		# Two of the largest messages are less than 8 MiB.
-		[ \$most -gt 256 ] && [ \$most -le 2048 ]"
+		[ $most -gt 256 ] && [ $most -le 2048 ]
+	EOF
 	client 'work_goes_on 55'
 	attack_ends
 }
@@ -83,8 +85,10 @@ attack_begins_alone() {
 	need_requester
 	defer requester_stop
 	server_dir /export
-	server "head -c 1000 /dev/urandom >/export/$TEST/file
-		end_grace"
+	server <<-'EOF'
+		head -c 1000 /dev/urandom >/export/$TEST/file
+		end_grace
+	EOF
 	attack_begins "$1"
 }
 
@@ -93,11 +97,12 @@ dropped() {
 	# A Call that reads the file keeps its thread meanwhile.
 	MACHINE=server delay_events reading=600000
 	attack_begins_alone dropped
-	server '
+	server <<-'EOF'
 		all_are_there() { [ "$(stat_of received_messages)" = 221 ]; }
 		wait_for 40 all_are_there
 		one_is_left() { [ "$(stat_of calls_outstanding)" = 1 ]; }
-		wait_for 20 one_is_left'
+		wait_for 20 one_is_left
+	EOF
 	delays_end server
 	attack_comes_to 'answered*21'
 	requester_stop
@@ -133,9 +138,10 @@ first_calls() {
 	settings off offered
 	trace_begins server rpcrdma/svcrdma_version rpcrdma/svcrdma_err_option
 	beside_a_mount in_version_two
-	server '
+	server <<-'EOF'
 		[ $(grep -c svcrdma_version: $TRACING/trace) = 2 ]
-		[ $(grep -c svcrdma_err_option: $TRACING/trace) = 1 ]'
+		[ $(grep -c svcrdma_err_option: $TRACING/trace) = 1 ]
+	EOF
 }
 
 # Proves: PD-028, PD-031.
@@ -145,17 +151,21 @@ announced_sizes() {
 	attack small-receives ended ended_remote_error+1
 }
 
+guest_add <<-'EOF'
+	cache_hits() { awk '/^cache hits:/ { print $3 }' /proc/fs/nfsd/reply_cache_stats; }
+EOF
+
 # Data in every form of Call and Reply that there is.
 forms() {
-	local value=beginning hits cache_hits="awk '/^cache hits:/ { print \$3 }' /proc/fs/nfsd/reply_cache_stats"
+	local value=beginning hits
 	attack forms 'nfs_0 same nfs_0 same nfs_0 same*3' refused_messages=0 several_reads_call_inline_reply=2 \
 		position_zero_call_inline_reply=1 inline_call_write_and_reply_reply=3 \
 		read_call_write_reply=1 read_call_write_and_reply_reply=1
 	attack read-plus 'same*3' refused_messages=0
 	# It is in nfsd's reply cache, for which more counts than the few bytes.
-	hits=$(server "$cache_hits")
+	hits=$(server cache_hits)
 	attack repeated 'nfs_0*2' refused_messages=0 ended_disconnected+2
-	[ "$(server "$cache_hits")" = $((hits + 1)) ] || fail "$(server 'cat /proc/fs/nfsd/reply_cache_stats')"
+	[ "$(server cache_hits)" = $((hits + 1)) ] || fail "$(server 'cat /proc/fs/nfsd/reply_cache_stats')"
 	# nfsd before 7.3 takes the first bytes in pages for a value that begins behind these.
 	! has_kernel server 7.3 || value=same
 	attack attribute "nfs_0 $value" refused_messages=0
@@ -180,9 +190,10 @@ called_back() {
 	server_lease $((20 * ${SLOW:-1}))
 	trace_begins server sunrpc/xprt_get_cong
 	beside_a_mount backward
-	server '
-		windows=$(sed -n "s/.*xprt_get_cong:.* cwnd=\([0-9]*\).*/\1/p" $TRACING/trace | sort -nu)
-		[ "$(echo $windows)" = "256 512" ] || fail "the windows were $(echo $windows)"'
+	server <<-'EOF'
+		windows=$(sed -n "s/.*xprt_get_cong:.* cwnd=\([0-9]*\).*/\1/p" $TRACING/trace | sort -nu | paste -sd ' ')
+		[ "$windows" = "256 512" ] || fail "the windows were $windows"
+	EOF
 }
 
 # Replies to backward Calls alone do not use up the Receives. nfsd keeps what it knows of each COPY for a while.
@@ -200,12 +211,13 @@ long() {
 	mark=$(server log_mark)
 	attack_begins backward-long backward_calls=2
 	attack_comes_to 'answered*2'
-	server "log_has $mark 'a callback of [0-9]* bytes is too long for its client'"
+	server mark="$mark" 'log_has $mark "a callback of [0-9]* bytes is too long for its client"'
 	attack_ends
-	server '
+	server <<-'EOF'
 		repeated=$(grep -c nfsd_cb_restart: $TRACING/trace)
 		[ $repeated -gt 0 ] || fail "nothing was too long"
-		[ $repeated -lt 20 ] || fail "it was repeated $repeated times"'
+		[ $repeated -lt 20 ] || fail "it was repeated $repeated times"
+	EOF
 }
 too_long() {
 	need_requester
@@ -220,25 +232,29 @@ called_behind() {
 	local slots
 	slots=$(server 'stat_of send_queue_size')
 	SLOTS=$slots attack_begins "$1" "${@:3}"
-	server "
+	server calls=$((slots + 4 + $2)) mark="$1" <<-'EOF'
 		# Three have made the session, and one has read the file.
-		all_are_sent() { [ \$(stat_of received_messages) = $((slots + 4 + $2)) ] && [ \$(stat_of calls_outstanding) = 0 ]; }
+		all_are_sent() { [ $(stat_of received_messages) = $calls ] && [ $(stat_of calls_outstanding) = 0 ]; }
 		wait_for 20 all_are_sent
-		trace_mark $1"
-	client "echo >/run/$TEST.go"
-	server "
-		is_sent() { trace_since $1 '^ *kworker/.* xprt_transmit: .* status=0'; }
+		trace_mark $mark
+	EOF
+	client 'echo >/run/$TEST.go'
+	server mark="$1" <<-'EOF'
+		is_sent() { trace_since $mark '^ *kworker/.* xprt_transmit: .* status=0'; }
 		wait_for 20 is_sent
-		waiting_are 1"
+		waiting_are 1
+	EOF
 	# It costs no thread, and there is one only.
 	client 'work_goes_on 55'
-	client "echo >/run/$TEST.go"
+	client 'echo >/run/$TEST.go'
 }
 # What comes of that: behind_ends SCENARIO OUTCOMES.
 behind_ends() {
 	attack_comes_to "$2"
-	server "[ \$(sed '1,/tracing_mark_write: $1\$/d' \$TRACING/trace | grep -c 'kworker/.* xprt_transmit:') = 1 ] ||
-		fail 'it was sent more than once'"
+	server mark="$1" <<-'EOF'
+		[ $(sed "1,/tracing_mark_write: $mark$/d" $TRACING/trace | grep -c 'kworker/.* xprt_transmit:') = 1 ] ||
+			fail 'it was sent more than once'
+	EOF
 	attack_ends
 }
 behind() {
@@ -259,7 +275,7 @@ behind_and_stopped() {
 without_waiting() {
 	need_requester
 	# Replies of one thread have its order.
-	defer 'server "echo 4 >/proc/fs/nfsd/threads"'
+	defer server 'echo 4 >/proc/fs/nfsd/threads'
 	server 'echo 1 >/proc/fs/nfsd/threads'
 	trace_begins server sunrpc/xprt_transmit
 	beside_a_mount "$1"
