@@ -8,6 +8,8 @@
 
 . "$(dirname "$0")/lib/requester.sh"
 
+guest_add <"$lib/inject-guest.sh"
+
 connections() {
 	attack silent 20_up listener:connections=21 ended_disconnected+20
 	attack half-open 10_up listener:connections=11 ended_rejected+10
@@ -26,7 +28,7 @@ taken_slowly() {
 	slots=$(server 'stat_of send_queue_size')
 	SLOTS=$slots attack_begins takes-slowly send_queue_pending=0
 	server 'wait_for 20 waiting_are 1'
-	client "echo >/run/$TEST.go"
+	client 'echo >/run/$TEST.go'
 	WAIT=100 attack_comes_to "answered*$((slots - 19))"
 	client 'work_goes_on 55'
 	attack_ends
@@ -40,8 +42,10 @@ too_many() {
 	attack silent-100 '65_up ended*35' listener:connections=66 ended_closed+35 ended_disconnected+65
 	mark=$(server log_mark)
 	wait_in_vain burst 256 44_refused rejected+44
-	server "wait_for 10 lines_tell rejected $mark \
-		\"client \$CLIENT: its connect was rejected, as too many wait to be accepted\""
+	server mark="$mark" <<-'EOF'
+		wait_for 10 lines_tell rejected $mark \
+			"client $CLIENT: its connect was rejected, as too many wait to be accepted"
+	EOF
 }
 
 # As many as the log may have a line for each.
@@ -50,9 +54,11 @@ few() {
 	mark=$(server log_mark)
 	wait_in_vain burst-5 5 0_refused rejected+0
 	# User-Mode Linux has no names of errors.
-	server "wait_for 10 lines_tell accept_failures $mark \
-		\"client \$CLIENT: cannot accept its connection: (EINVAL|Error\\(22\\))\"
-		[ \$(grep -c svcrdma_accept_err: \$TRACING/trace) = 5 ]"
+	server mark="$mark" <<-'EOF'
+		wait_for 10 lines_tell accept_failures $mark \
+			"client $CLIENT: cannot accept its connection: (EINVAL|Error\(22\))"
+		[ $(grep -c svcrdma_accept_err: $TRACING/trace) = 5 ]
+	EOF
 }
 
 # The server is kept from accepting while so many connects arrive behind one that it has accepted.
@@ -64,9 +70,10 @@ wait_in_vain() {
 	client 'work_goes_on 30'
 	client 'kill $(cat /run/$TEST.pid)'
 	# The server has been told so of each.
-	server "
-		told() { [ \$(grep -c ' REJECTED consumer returns' \$TRACING/trace) = $(($2 + 1)) ]; }
-		wait_for 60 told"
+	server times=$(($2 + 1)) <<-'EOF'
+		told() { [ $(grep -c ' REJECTED consumer returns' $TRACING/trace) = $times ]; }
+		wait_for 60 told
+	EOF
 	delays_end server
 	attack_ends
 }
@@ -85,17 +92,15 @@ while_they_wait() {
 	local slots
 	slots=$(server 'stat_of send_queue_size')
 	CONNECTIONS=$2 CALLS=$((slots + $3)) attack_begins "$1" "$4"
-	server "wait_for 20 waiting_are $2"
+	server connections="$2" 'wait_for 20 waiting_are $connections'
 	"${@:5}"
 	attack_comes_to "$2_up"
 	client 'work_goes_on 55'
 	attack_ends
 }
 remove_device() {
-	defer "server rdma_link_add"
-	server '
-		rdma_link_delete
-		rdma_link_add'
+	defer server rdma_link_add
+	server 'rdma_link_delete; rdma_link_add'
 }
 # Chains of each kind; or one of RDMA Writes and a Send, or of RDMA Reads, for which some entries are left. Where
 # memory is registered for these no Call is begun that might lack it, so that only the last one waits.
@@ -120,20 +125,23 @@ path_is_cut() {
 	server 'wait_for 20 waiting_are 9'
 	netem server 'loss 100%'
 	netem client 'loss 100%'
-	server '
+	server <<-'EOF'
 		ended() { [ "$(listener_of "ended_(timed_out|work_request)")" = 9 ]; }
 		(wait_for 60 ended) || fail "the connections ended for $(cat /sys/kernel/debug/rpcrdma/listener-*/listener)"
-		[ "$(listener_of "ended_.*")" = 9 ]'
+		[ "$(listener_of "ended_.*")" = 9 ]
+	EOF
 	netem server
 	netem client
 	requester_stop
 	server_check 9
 	mount_nfs 3
-	client "head -c 3M /dev/urandom >/run/$TEST.data"
-	client 'dd if=/run/$TEST.data of=$MNT/$TEST/first bs=1M oflag=direct status=none
+	client 'head -c 3M /dev/urandom >/run/$TEST.data'
+	client <<-'EOF'
+		dd if=/run/$TEST.data of=$MNT/$TEST/first bs=1M oflag=direct status=none
 		dd if=$MNT/$TEST/first bs=1M iflag=direct status=none | cmp - /run/$TEST.data
 		rm /run/$TEST.data
-		umount $MNT'
+		umount $MNT
+	EOF
 	server 'clients_gone 20'
 }
 
@@ -143,21 +151,24 @@ posts_refused() {
 	need_requester
 	defer requester_stop
 	server_dir /export
-	server 'head -c 100000 /dev/urandom >/export/$TEST/file
-		clients_gone 20'
+	server <<-'EOF'
+		head -c 100000 /dev/urandom >/export/$TEST/file
+		clients_gone 20
+	EOF
 	limit_server "failing_sends=$1" workers_fail=1
 	server_anew
 	server end_grace
 	trace_begins server rpcrdma/svcrdma_sq_post_err
 	CONNECTIONS=$2 CALLS=200 requester_begins stalls-inline-slowly
-	server "connections=$2"'
+	server connections="$2" <<-'EOF'
 		ended() { [ "$(listener_of ended_post_failed)" = $connections ]; }
 		wait_for 60 ended
 		clients_gone 20
 		ended
 		[ "$(listener_of "ended_.*")" = $connections ] || fail "$(cat /sys/kernel/debug/rpcrdma/listener-*/listener)"
 		[ "$(grep -c "^ *kworker/.* svcrdma_sq_post_err:" $TRACING/trace)" = $connections ]
-		[ "$(grep -c " svcrdma_sq_post_err:" $TRACING/trace)" = $connections ]'
+		[ "$(grep -c " svcrdma_sq_post_err:" $TRACING/trace)" = $connections ]
+	EOF
 	requester_stop
 	limits_end server
 }
@@ -172,8 +183,10 @@ stalling() {
 	client 'modprobe -q ib_uverbs; modprobe -q rdma_ucm'
 	mount_nfs "${VERS:-4.2}"
 	server_dir /export
-	server "head -c 1M /dev/urandom >/export/$TEST/file
-		end_grace"
+	server <<-'EOF'
+		head -c 1M /dev/urandom >/export/$TEST/file
+		end_grace
+	EOF
 	defer requester_stop
 	CONNECTIONS=$2 CALLS=$3 requester_begins "$1"
 }
@@ -187,62 +200,70 @@ stalling_ends() {
 stalled() {
 	stalling "$@"
 	# One builtin for each operation: a program takes a while to start.
-	client_background honest "
-		files=0 slowest=0 what= name=\$MNT/$TEST/honest
+	client_background honest scenario="$1" connections="$2" calls="$3" most=$((SLOWEST_MS * ${SLOW:-1})) <<-'EOF'
+		files=0 slowest=0 what='' name=$MNT/$TEST/honest
 		timed() {
-			local start=\${EPOCHREALTIME/./} took
-			\"\$@\"
-			took=\$(((\${EPOCHREALTIME/./} - start) / 1000))
-			[ \$took -le \$slowest ] || { slowest=\$took; what=\$1; }
+			local start=${EPOCHREALTIME/./} took
+			"$@"
+			took=$(((${EPOCHREALTIME/./} - start) / 1000))
+			[ $took -le $slowest ] || { slowest=$took; what=$1; }
 		}
-		make() { : >\$name; }
-		fill() { echo honest >>\$name; }
-		remove() { rm \$name; }
-		until grep -q '^$1: ' /run/$TEST.out; do
+		make() { : >$name; }
+		fill() { echo honest >>$name; }
+		remove() { rm $name; }
+		until grep -q "^$scenario: " /run/$TEST.out; do
 			timed make
 			timed fill
 			timed remove
-			files=\$((files + 1))
+			files=$((files + 1))
 		done
 		printf '%s: %d files beside %d connections with %d Calls, the slowest operation (%s) took %d ms\n' \
-			\"\$(cat /run/$TEST.out)\" \$files $2 $3 \$what \$slowest
-		grep -qx '$1: $2_up' /run/$TEST.out
-		[ \$slowest -lt $((SLOWEST_MS * ${SLOW:-1})) ] || fail 'that is too slow'"
-	defer 'client "wait_for 60 test -f /run/job.honest.status"'
-	! is_served || server "wait_for 20 waiting_are $2; wait_for 10 none_waits; waiting_are $2"
+			"$(cat /run/$TEST.out)" $files $connections $calls $what $slowest
+		grep -qx "$scenario: ${connections}_up" /run/$TEST.out
+		[ $slowest -lt $most ] || fail 'that is too slow'
+	EOF
+	defer client 'wait_for 60 test -f /run/job.honest.status'
+	! is_served || server connections="$2" <<-'EOF'
+		wait_for 20 waiting_are $connections
+		wait_for 10 none_waits
+		waiting_are $connections
+	EOF
 	LIMIT=150 client_wait honest
 	stalling_ends
 }
 
 # Replies that do not complete have as many pages as the Replies of a listener may have. Beyond that each connection
 # has those of one, and each thread, and so the honest client goes on, also when its only Call is put aside for a while.
-inject=$(<"$lib/inject-guest.sh")$'\n'
 too_many_pages() {
 	is_served || skip "the kernel's own server has no such files"
 	server '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the kernel injects no faults into sunrpc"
 	trace_begins server sunrpc/svc_defer_recv
 	VERS=3 stalling stalls-large 12 16
 	server 'wait_for 60 pages_are_used_up'
-	server '
+	server <<-'EOF'
 		most=0 bound=$(($(listener_of reply_pages_limit) + ($(listener_of connections) + $(cat /proc/fs/nfsd/threads)) * 258))
 		for n in {1..30}; do
 			pages=$(listener_of reply_pages)
 			[ $pages -le $most ] || most=$pages
 		done
 		printf "%d pages of Replies at most, of %d\n" $most $bound
-		[ $most -le $bound ]'
-	client "
+		[ $most -le $bound ]
+	EOF
+	client <<-'EOF'
 		head -c 16M /dev/urandom >/run/$TEST.data
-		dd if=/run/$TEST.data of=\$MNT/$TEST/honest bs=1M oflag=direct status=none"
+		dd if=/run/$TEST.data of=$MNT/$TEST/honest bs=1M oflag=direct status=none
+	EOF
 	# No thread waits for what nfsd asks of its helpers.
-	defer 'server "$inject inject_ends"'
-	server "$inject INJECT=cache inject_begins 100"
+	defer server inject_ends
+	server INJECT=cache 'inject_begins 100'
 	for _ in {1..3}; do
 		server 'exportfs -f'
-		client "dd if=\$MNT/$TEST/honest bs=1M iflag=direct status=none | cmp - /run/$TEST.data"
+		client 'dd if=$MNT/$TEST/honest bs=1M iflag=direct status=none | cmp - /run/$TEST.data'
 	done
-	server "$inject inject_ends
-		[ \$(grep -c svc_defer_recv: \$TRACING/trace) -ge 3 ] || fail 'no Call was put aside'"
+	server <<-'EOF'
+		inject_ends
+		[ $(grep -c svc_defer_recv: $TRACING/trace) -ge 3 ] || fail 'no Call was put aside'
+	EOF
 	server pages_are_used_up || skip 'that took as long as the stalled connections last'
 	stalling_ends
 }
