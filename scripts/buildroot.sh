@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: buildroot.sh [tools|packaging|arm64|docs]
+# Usage: buildroot.sh [tools|packaging|arm64|docs|shell]
 #
 # Makes the build root: a Debian tree with the very compilers that built the stock kernel. With
 # "tools" it also has what only some of the checks run there, with "packaging" what make deb does, with
-# "arm64" what makes programs for that CPU, with "docs" what makes the kernel's documentation.
+# "arm64" what makes programs for that CPU, with "docs" what makes the kernel's documentation, with "shell" what
+# reads shell scripts.
 # ROOT=testing makes another one, with the newest compilers that Debian has, and herd7.
 
 . "$(dirname "$0")/lib.sh"
@@ -24,6 +25,7 @@ tools=(sparse python3-ply python3-git tshark jq)
 packaging=(build-essential debhelper dh-dkms lintian)
 arm64=(gcc-aarch64-linux-gnu libc6-dev:arm64 libstd-rust-dev:arm64 librdmacm-dev:arm64 libibverbs-dev:arm64)
 docs=(python3-sphinx python3-yaml)
+shell=(shellcheck)
 release=$RELEASE options=()
 case ${ROOT:-} in
 '') ;;
@@ -55,7 +57,7 @@ add() {
 }
 
 case ${1:-} in
-tools | packaging | arm64 | docs)
+tools | packaging | arm64 | docs | shell)
 	"$0"
 	lock buildroot
 	add "$1"
@@ -88,7 +90,7 @@ remove() {
 }
 remove "$BUILDROOT.tmp"
 remove "$BUILDROOT"
-rm -f "$BUILDROOT.stamp" "$BUILDROOT".{tools,packaging,arm64,docs}
+rm -f "$BUILDROOT.stamp" "$BUILDROOT".{tools,packaging,arm64,docs,shell}
 trap 'rc=$?; [ $rc -eq 0 ] || remove "$BUILDROOT.tmp"' EXIT
 logged "$(basename "$BUILDROOT")" "$advice" tree
 mv "$BUILDROOT.tmp" "$BUILDROOT"

@@ -9,7 +9,7 @@
 . "$(dirname "$0")/lib.sh"
 
 cd "$PROJECT"
-steps=(layers conformance format scripts host panics clippy kunit run selftests pairs)
+steps=(layers conformance format shell scripts host panics clippy kunit run selftests pairs)
 if [ "${1:-}" = long ]; then
 	shift
 	steps=(minimal editor fuzz litmus in-tree kernels arm64 um um-debug um-leaks adapters custom debug stock dma forced ipv4 matrix release series install package cost)
@@ -31,7 +31,7 @@ fi
 # Without machines this one needs less.
 needs=build
 for name in "${steps[@]}"; do
-	case $name in layers | conformance | format | scripts | host | clippy) ;; *) needs=vm ;; esac
+	case $name in layers | conformance | format | shell | scripts | host | clippy) ;; *) needs=vm ;; esac
 done
 "$here/host-packages.sh" $needs "${KERNEL:-}"
 
@@ -49,6 +49,8 @@ step_format() {
 	"$here/in-buildroot.sh" sh -c \
 		'find rust selftests tools -name "*.rs" -not -path "*/target/*" -print0 | xargs -0 rustfmt --edition 2021 --check --color never --config-path .rustfmt.toml'
 }
+
+step_shell() { "$here/check-shell.sh"; }
 
 step_scripts() { "$here/check-scripts.sh"; }
 
