@@ -42,27 +42,31 @@ frozen() {
 outlasted() {
 	need_requester
 	defer requester_stop
-	defer "server 'sysctl -qw kernel.watchdog=$(server 'sysctl -n kernel.watchdog 2>/dev/null || echo 0') 2>/dev/null || true'"
+	defer server value="$(server 'sysctl -n kernel.watchdog 2>/dev/null || echo 0')" \
+		'sysctl -qw kernel.watchdog=$value 2>/dev/null || true'
 	# The kernel may take that for a CPU that is stuck.
 	server 'sysctl -qw kernel.watchdog=0 2>/dev/null || true'
 	defer 'thaw'
 	server_anew
 	requester_begins takes-later
-	server '
+	server <<-'EOF'
 		two_wait() { [ "$(stat_of answered_calls)" = 1 ] && [ "$(stat_of send_queue_used)" = 2 ]; }
 		wait_for 8 two_wait
 		# It runs every ten seconds, and has run once.
 		aged() { [ "$(stat_of age_ms)" -gt 12000 ]; }
 		wait_for 20 aged
-		[ "$(stat_of age_ms)" -lt 18000 ] || fail "that took too long"'
+		[ "$(stat_of age_ms)" -lt 18000 ] || fail "that took too long"
+	EOF
 	freeze
 	# Nothing tells that this is over but the clock.
 	sleep 60
 	thaw
-	client 'echo >/run/$TEST.go
+	client <<-'EOF'
+		echo >/run/$TEST.go
 		wait_for 20 grep -q "^takes-later: " /run/$TEST.out
 		cat /run/$TEST.out
-		grep -qx "takes-later: answered answered answered" /run/$TEST.out'
+		grep -qx "takes-later: answered answered answered" /run/$TEST.out
+	EOF
 	server '[ "$(listener_of "ended_.*")" = 0 ] || fail "$(cat /sys/kernel/debug/rpcrdma/listener-*/listener)"'
 	requester_stop
 	server 'clients_gone 20'
