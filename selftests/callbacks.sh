@@ -60,8 +60,8 @@ credits() {
 	hand_out "$1" $count
 	LIMIT=60 server recall_all
 	server count="$count" <<-'EOF'
-		sed -n 's/.*xprt_get_cong:.* cong=\([0-9]*\) cwnd=\([0-9]*\).*/\1 \2/p' $TRACING/trace \
-			>/run/$TEST.cong
+		sed -n 's/.*xprt_get_cong:.* cong=\([0-9]*\) cwnd=\([0-9]*\).*/\1 \2/p' \
+			$TRACING/trace >/run/$TEST.cong
 		[ $(wc -l </run/$TEST.cong) -ge $count ] || fail 'too few Calls'
 		# What is taken when another is asked for: of one for the first Call, then of two at
 		# most.

@@ -73,7 +73,8 @@ read_attributes() {
 		asked() {
 			awk '$1 ~ /^(GETATTR|LOOKUP|READDIRPLUS):/ { count[$1] = $2 }
 				END {
-					print count["READDIRPLUS:"], count["GETATTR:"] + count["LOOKUP:"]
+					others = count["GETATTR:"] + count["LOOKUP:"]
+					print count["READDIRPLUS:"], others
 				}' /proc/self/mountstats
 		}
 		read -r lists entries <<<"$(asked)"
