@@ -236,11 +236,11 @@ void *rpcrdma_rpc_buf_alloc(size_t size)
 }
 
 /*
- * As many as sunrpc keeps for TCP, large enough for NFSv4.2 to open a file, with its security label. A
- * kernel that clears what it allocates spends more on a buffer than the transport on a small RPC.
+ * As many as sunrpc keeps for TCP, large enough for NFSv4.2 to open a file. A kernel that
+ * clears what it allocates spends more on a buffer than the transport on a small RPC.
  */
 #define RESERVE_BUFFERS		8
-#define RESERVE_SIZE		16384
+#define RESERVE_SIZE		8192
 
 mempool_t *rpcrdma_rpc_reserve_create(void)
 {
