@@ -130,10 +130,10 @@ void rpcrdma_xprt_clear_connecting(struct rpc_xprt *xprt)
 }
 
 /*
- * Passes a backward request to the callback service, unless there is none. Whoever has started the
- * service has a reference to the transport, so another one can be taken for the request. It must not
- * be dropped here, as xprt_enqueue_bc_request() might: ending the transport would wait for the
- * completion handler that calls this.
+ * Passes a backward request to the callback service, unless there is none. The owner of
+ * the service has a reference to the transport, so another one can be taken for the request.
+ * It must not be dropped here, as xprt_enqueue_bc_request() might: ending the transport would
+ * wait for the completion handler that calls this.
  */
 bool rpcrdma_bc_enqueue(struct rpc_rqst *rqst)
 {
