@@ -76,14 +76,15 @@ outlasted() {
 # by then: nfsd_stands_still [PROGRAM].
 nfsd_stands_still() {
 	MACHINE=server delay_events replies=600000
-	client_background program "${1:-stat \$MNT/\$TEST/file >/dev/null}"
+	[ $# -gt 0 ] || set -- 'stat $MNT/$TEST/file >/dev/null'
+	client_background program "$1"
 	server 'stopped() { [ "$(delayed)" -gt 0 ]; }; wait_for 20 stopped'
 }
 nfsd_goes_on() { delays_end server; }
 
 mount_with_file() {
 	server_dir /export
-	server "touch /export/$TEST/file"
+	server 'touch /export/$TEST/file'
 	mount_nfs "$@"
 }
 
