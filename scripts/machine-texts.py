@@ -25,13 +25,13 @@ SPACE = r"(?:[ \t]|\\\n)+"
 WORDS = rf"(?P<words>{SPACE}(?:[A-Za-z_]\w*={VALUE}{SPACE})*)"
 CALL = re.compile(rf"{BEGIN}{HEAD}{WORDS}(?:<<-'(?P<end>\w+)'|'(?P<line>[^'\n]*)')", re.M)
 DOUBLE = re.compile(rf"{BEGIN}(?:client|server|client_background \w+){WORDS}\"(?!\$(?:\w+|\{{@[^}}]*\}})\")", re.M)
-HERE = re.compile(r"<<-'(\w+)'[^\n]*\n((?:.*\n)*?)\t*\1$", re.M)
+HERE = re.compile(r"^(?![ \t]*#).*?(?P<begin><<-'(?P<end>\w+)').*\n(?P<text>(?:.*\n)*?)\t*(?P=end)$", re.M)
 
 
 def script_of(test):
     """What one test runs in machines, and the lines that have it in double quotes."""
-    heres = {match.start(): match for match in HERE.finditer(test)}
-    inside = [match.span(2) for match in heres.values()]
+    heres = {match.start("begin"): match for match in HERE.finditer(test)}
+    inside = [match.span("text") for match in heres.values()]
     lines = [""] * (test.count("\n") + 1)
     lines[:2] = ["# shellcheck shell=bash", "set -euo pipefail"]
     # Not guest.sh, of which all variables that have no capitals are of its functions.
@@ -58,14 +58,14 @@ def script_of(test):
     for call in matches(CALL):
         if call["end"]:
             here = heres.pop(call.end() - len(f"<<-'{call['end']}'"))
-            put(test.count("\n", 0, here.start(2)), call["head"], call["words"], here[2].split("\n"))
+            put(test.count("\n", 0, here.start("text")), call["head"], call["words"], here["text"].split("\n"))
         else:
             put(test.count("\n", 0, call.end()), call["head"], call["words"], [call["line"]])
     # What is built on these has other arguments as well.
     for at, here in heres.items():
         words = test[test.rfind("\n", 0, at) + 1 : at]
         if "python" not in words:
-            put(test.count("\n", 0, here.start(2)), "", words, here[2].split("\n"))
+            put(test.count("\n", 0, here.start("text")), "", words, here["text"].split("\n"))
     return "\n".join(lines), [test.count("\n", 0, match.end()) + 1 for match in matches(DOUBLE)]
 
 
