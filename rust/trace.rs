@@ -5,9 +5,10 @@
 //! A disabled event costs the branch of its static key: its values are read from the arguments
 //! behind that branch. Without `CONFIG_TRACEPOINTS` nothing of it remains.
 //!
-//! They are defined in `trace/rpcrdma.h`.
+//! They are defined in `trace/rpcrdma.h`. Queue pairs and memory regions are named by the numbers by
+//! which `rdma resource show` lists the completion queue of their Receives (`cq`), and them (`mr`).
 
-use crate::bindings::{self, ib_wc};
+use crate::bindings::{self, ib_mr, ib_wc};
 use kernel::{prelude::*, time::Delta};
 
 /// What events show of an RPC.
@@ -23,27 +24,6 @@ pub(crate) trait TraceRqst {
 
     /// Bytes of the buffer for the Reply: head, pages and tail.
     fn reply_lens(&self) -> [usize; 3];
-}
-
-/// What events show of a queue pair.
-pub(crate) trait TraceQp {
-    /// The number by which `rdma resource show cq` lists the completion queue of its Receives.
-    fn queue(&self) -> u32;
-}
-
-/// What events show of a memory region.
-pub(crate) trait TraceMr {
-    /// The number by which `rdma resource show mr` lists it.
-    fn number(&self) -> u32;
-
-    /// The number of mapped pages.
-    fn elements(&self) -> i32;
-
-    /// The segment that the peer is given: handle, length in bytes, and offset.
-    fn segment(&self) -> (u32, u64, u64);
-
-    /// The direction in which its pages are mapped (`enum dma_data_direction`).
-    fn direction(&self) -> u32;
 }
 
 /// A segment as events show it: handle, length and offset.
@@ -221,12 +201,12 @@ events! {
     // The client's work requests.
 
     /// `message` is posted in the Send with this number.
-    fn xprtrdma_post_send: (qp: &impl TraceQp, number: u32, message: &[u8], signaled: bool) =>
-        (qp.queue(), number, word(message, 0), clip(message.len()), signaled);
+    fn xprtrdma_post_send: (cq: u32, number: u32, message: &[u8], signaled: bool) =>
+        (cq, number, word(message, 0), clip(message.len()), signaled);
     /// The Receive with this number was posted, or will be with its batch.
-    fn xprtrdma_post_recv: (qp: &impl TraceQp, index: u32) => (qp.queue(), index);
+    fn xprtrdma_post_recv: (cq: u32, index: u32) => (cq, index);
     /// `count` Receives are posted together.
-    fn xprtrdma_post_recvs: (qp: &impl TraceQp, count: usize) => (qp.queue(), clip(count));
+    fn xprtrdma_post_recvs: (cq: u32, count: usize) => (cq, clip(count));
     /// The device has rejected a chain that ends with a Send.
     fn xprtrdma_post_send_err
     /// The device has rejected a Receive.
@@ -236,7 +216,7 @@ events! {
     /// The device has rejected Receives.
     fn svcrdma_rq_post_err
     /// The device has rejected a chain of Writes and a Send, or of Reads.
-    fn svcrdma_sq_post_err: (qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
+    fn svcrdma_sq_post_err: (cq: u32, error: Error) => (cq, error.to_errno());
     /// The Receive with this number has completed.
     fn xprtrdma_wc_receive
     /// The signalled Send with this number has completed.
@@ -244,8 +224,8 @@ events! {
     /// An unsignalled request has failed, of the Send or the slot with this number.
     fn xprtrdma_wc_unsignaled
     /// The last invalidation of the slot with this number has completed.
-    fn xprtrdma_wc_li_done: (qp: &impl TraceQp, number: u32, wc: &ib_wc) =>
-        (qp.queue(), number, wc);
+    fn xprtrdma_wc_li_done: (cq: u32, number: u32, wc: &ib_wc) =>
+        (cq, number, wc);
     /// The region with the number `mr` was allocated, or `errno` says why none was.
     fn xprtrdma_frwr_alloc: (mr: u32, errno: i32) => (mr, errno);
     /// The region with the number `mr` was freed, with this result.
@@ -253,8 +233,7 @@ events! {
     /// None of `elements` pages could be mapped for DMA.
     fn xprtrdma_frwr_sgerr
     /// Of `elements` mapped pages only `mapped` fit the region.
-    fn xprtrdma_frwr_maperr: (region: &impl TraceMr, elements: i32, mapped: i32) =>
-        (region.number(), mapped, elements);
+    fn xprtrdma_frwr_maperr: (mr: u32, elements: i32, mapped: i32) => (mr, mapped, elements);
     /// A region's pages are mapped for DMA.
     fn xprtrdma_mr_map
     /// A region's registration is added to a chain.
@@ -264,11 +243,8 @@ events! {
     /// The peer has invalidated a region.
     fn xprtrdma_mr_reminv
     /// A region's pages are unmapped.
-    fn xprtrdma_mr_unmap: (region: &impl TraceMr) => (
-        region.number(), region.elements(),
-        region.segment().0, region.segment().1, region.segment().2,
-        region.direction(),
-    );
+    fn xprtrdma_mr_unmap: (mr: &ib_mr, elements: i32, direction: u32) =>
+        (mr, elements, direction);
 
     // The server's connections and work requests.
 
@@ -281,21 +257,21 @@ events! {
     /// An event with this number (`enum ib_event_type`) has made the queue pair unusable.
     fn svcrdma_qp_error: (connection: u32, event: u32) => (connection, event);
     /// The Receive with this number is about to be posted.
-    fn svcrdma_post_recv: (qp: &impl TraceQp, cid: u32) => (qp.queue(), cid);
+    fn svcrdma_post_recv: (cq: u32, cid: u32) => (cq, cid);
     /// A Send is posted.
-    fn svcrdma_post_send: (qp: &impl TraceQp, cid: u32, invalidate: Option<u32>) =>
-        (qp.queue(), cid, 1, invalidate.unwrap_or(0));
+    fn svcrdma_post_send: (cq: u32, cid: u32, invalidate: Option<u32>) =>
+        (cq, cid, 1, invalidate.unwrap_or(0));
     /// RDMA Writes are posted before the Send with this number.
     fn svcrdma_post_write_chunk
     /// RDMA Reads are posted for the message in the Receive with this number.
-    fn svcrdma_post_read_chunk: (qp: &impl TraceQp, cid: u32, count: u32) =>
-        (qp.queue(), cid, count);
+    fn svcrdma_post_read_chunk: (cq: u32, cid: u32, count: u32) =>
+        (cq, cid, count);
     /// The send queue has no room for `needed` work requests.
-    fn svcrdma_sq_full: (qp: &impl TraceQp, needed: u32, used: u32, depth: u32) =>
-        (qp.queue(), needed, depth.saturating_sub(used), depth);
+    fn svcrdma_sq_full: (cq: u32, needed: u32, used: u32, depth: u32) =>
+        (cq, needed, depth.saturating_sub(used), depth);
     /// The RDMA Reads for the message in the Receive with this number have completed.
-    fn svcrdma_wc_read: (qp: &impl TraceQp, cid: u32, bytes: u64, took: Delta) => (
-        qp.queue(), cid, u32::try_from(bytes).unwrap_or(u32::MAX), took.as_nanos().unsigned_abs(),
+    fn svcrdma_wc_read: (cq: u32, cid: u32, bytes: u64, took: Delta) => (
+        cq, cid, u32::try_from(bytes).unwrap_or(u32::MAX), took.as_nanos().unsigned_abs(),
     );
 }
 
@@ -304,11 +280,11 @@ events! {
 macro_rules! completions {
     ($($(#[$doc:meta])* $name:ident: $($success:ident)?, $flush:ident, $error:ident;)*) => {$(
         $(#[$doc])*
-        pub(crate) fn $name(qp: &impl TraceQp, cid: u32, wc: &ib_wc) {
+        pub(crate) fn $name(cq: u32, cid: u32, wc: &ib_wc) {
             match wc.status {
-                $(bindings::ib_wc_status_IB_WC_SUCCESS => emit!($success(qp.queue(), cid, wc)),)?
-                bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR => emit!($flush(qp.queue(), cid, wc)),
-                _ => emit!($error(qp.queue(), cid, wc)),
+                $(bindings::ib_wc_status_IB_WC_SUCCESS => emit!($success(cq, cid, wc)),)?
+                bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR => emit!($flush(cq, cid, wc)),
+                _ => emit!($error(cq, cid, wc)),
             }
         }
     )*};
@@ -349,8 +325,8 @@ events! {
     fn svcrdma_decode_short_err
     /// The message is a Call. `header` is what it begins with: the transport header if that was
     /// decoded, or all that was received.
-    fn svcrdma_decode_rqst: (qp: &impl TraceQp, cid: u32, header: &[u8]) => (
-        qp.queue(), cid,
+    fn svcrdma_decode_rqst: (cq: u32, cid: u32, header: &[u8]) => (
+        cq, cid,
         word(header, 0), word(header, 1), word(header, 2), word(header, 3),
         clip(header.len()),
     );
@@ -364,22 +340,22 @@ events! {
     /// An RDMA_ERROR with RDMA_ERR_INVAL_OPTION answers an option.
     fn svcrdma_err_option: (xid: u32) => (xid);
     /// A Reply could not be sent.
-    fn svcrdma_send_err: (qp: &impl TraceQp, xid: u32, error: Error) =>
-        (qp.queue(), xid, error.to_errno());
+    fn svcrdma_send_err: (cq: u32, xid: u32, error: Error) =>
+        (cq, xid, error.to_errno());
     /// A segment of the Read list of the Call in the Receive `cid`.
     fn svcrdma_decode_rseg
     /// A segment of its Write list or Reply chunk, which has no position.
     fn svcrdma_decode_wseg
     /// The part of one that an RDMA Write fills.
     fn svcrdma_encode_wseg: (
-        qp: &impl TraceQp, cid: u32, number: u32, position: u32, segment: Segment,
-    ) => (qp.queue(), cid, number, position, segment.1, segment.2, segment.0);
+        cq: u32, cid: u32, number: u32, position: u32, segment: Segment,
+    ) => (cq, cid, number, position, segment.1, segment.2, segment.0);
 }
 
 /// The segments of a Call's chunks: `svcrdma_decode_rseg` and `svcrdma_decode_wseg`. `reads`
 /// include their Positions.
 pub(crate) fn svcrdma_segments(
-    qp: &impl TraceQp,
+    cq: u32,
     cid: u32,
     reads: impl Iterator<Item = (u32, Segment)>,
     writes: impl Iterator<Item = Segment>,
@@ -388,9 +364,9 @@ pub(crate) fn svcrdma_segments(
         return;
     }
     for (number, (position, segment)) in (0..).zip(reads) {
-        svcrdma_decode_rseg(qp, cid, number, position, segment);
+        svcrdma_decode_rseg(cq, cid, number, position, segment);
     }
     for (number, segment) in (0..).zip(writes) {
-        svcrdma_decode_wseg(qp, cid, number, 0, segment);
+        svcrdma_decode_wseg(cq, cid, number, 0, segment);
     }
 }

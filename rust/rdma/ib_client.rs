@@ -14,16 +14,12 @@ use kernel::{
     ffi::c_int,
     prelude::*,
     sync::{Arc, SetOnce},
-    time::{delay::fsleep, Delta},
 };
 
 kernel::sync::global_lock! {
     // SAFETY: `IbClient::register` initialises it, once, before `IS_READY` lets anybody use it.
     unsafe(uninit) static DEVICES: Mutex<List<Node<Arc<Device>>>> = List::new();
 }
-
-/// How long to wait before memory is requested again.
-const PAUSE: Delta = Delta::from_millis(100);
 
 /// Set when [`IbClient::register`] is called.
 static IS_CLAIMED: SetOnce<()> = SetOnce::new();
@@ -90,16 +86,8 @@ pub(super) fn find(raw: *mut bindings::ib_device) -> Option<Arc<Device>> {
 unsafe extern "C" fn add(raw: *mut bindings::ib_device) -> c_int {
     kernel::error::from_result(|| {
         let raw = NonNull::new(raw).ok_or(EINVAL)?;
-        // The RDMA core adds a device only once, and calls `remove` only if that succeeded. A
-        // shortage of memory, which is temporary, must therefore not be reported as an error.
-        let node = loop {
-            // SAFETY: The device stays registered until `remove` has waited for the object to be
-            // dropped.
-            match unsafe { Device::new(raw) }.and_then(Node::new) {
-                Err(ENOMEM) => fsleep(PAUSE),
-                made => break made?,
-            }
-        };
+        // SAFETY: The device stays registered until `remove` has waited for the object to be dropped.
+        let node = Node::new(unsafe { Device::new(raw)? })?;
         DEVICES.lock().push_back(node);
         Ok(0)
     })

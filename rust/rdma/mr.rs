@@ -129,31 +129,17 @@ impl<S> Mr<S> {
         self.exposed = None;
     }
 
+    /// Emits a trace event of the region.
+    fn trace(&self, event: fn(&bindings::ib_mr, i32, u32)) {
+        // CAST: A small enumerator.
+        event(self.mr(), self.elements, self.direction as u32);
+    }
+
     /// Emits the trace event of a region whose pages are about to be unmapped.
     fn trace_unmap(&self) {
         if self.elements != 0 {
-            trace::xprtrdma_mr_unmap(self);
+            self.trace(trace::xprtrdma_mr_unmap);
         }
-    }
-}
-
-impl<S> trace::TraceMr for Mr<S> {
-    fn number(&self) -> u32 {
-        self.mr().res.id
-    }
-
-    fn elements(&self) -> i32 {
-        self.elements
-    }
-
-    fn segment(&self) -> (u32, u64, u64) {
-        let mr = self.mr();
-        (mr.rkey, mr.length, mr.iova)
-    }
-
-    fn direction(&self) -> u32 {
-        // CAST: A small enumerator.
-        self.direction as u32
     }
 }
 
@@ -258,7 +244,7 @@ impl Mr<Idle> {
         let mapped =
             unsafe { bindings::rpcrdma_ib_dma_map_sg(device, sg, elements, direction.into()) };
         if mapped <= 0 {
-            trace::xprtrdma_frwr_sgerr(self, elements, mapped);
+            trace::xprtrdma_frwr_sgerr(self.mr().res.id, elements, mapped);
             return Err(ENOMEM);
         }
         // INVARIANT: Unmapping takes the count that was passed in, not the one that was returned.
@@ -269,7 +255,7 @@ impl Mr<Idle> {
         let registered =
             unsafe { bindings::ib_map_mr_sg(ptr, sg, mapped, core::ptr::null_mut(), page_size) };
         if registered != mapped {
-            trace::xprtrdma_frwr_maperr(self, mapped, registered);
+            trace::xprtrdma_frwr_maperr(self.mr().res.id, mapped, registered);
             return Err(EIO);
         }
         // SAFETY: The region is valid and idle, and this is its only user.
@@ -281,7 +267,7 @@ impl Mr<Idle> {
         let key = mr.rkey.wrapping_add(1) & 0xff;
         mr.lkey = mr.lkey & !0xff | key;
         mr.rkey = mr.rkey & !0xff | key;
-        trace::xprtrdma_mr_map(self);
+        self.trace(trace::xprtrdma_mr_map);
         Ok(())
     }
 }
@@ -377,7 +363,7 @@ impl MrList<Mapped> {
     ) -> (*mut bindings::ib_send_wr, MrList<Registered>) {
         let (mut first, mut registered) = (last, List::new());
         while let Some(mut mr) = self.pop_front() {
-            trace::xprtrdma_mr_fastreg(&*mr);
+            mr.trace(trace::xprtrdma_mr_fastreg);
             mr.register.key = mr.mr().rkey;
             mr.register.access = match mr.direction {
                 DataDirection::ToDevice => REMOTE_READ,
@@ -402,7 +388,7 @@ impl MrList<Registered> {
     pub(super) unsafe fn take_invalidated(&mut self, handle: u32) -> MrList<Idle> {
         let mut invalidated = List::new();
         if let Some(mr) = self.remove_first(|mr| mr.mr().rkey == handle) {
-            trace::xprtrdma_mr_reminv(&*mr);
+            mr.trace(trace::xprtrdma_mr_reminv);
             invalidated.push_back(mr);
         }
         invalidated.into_idle()
@@ -418,7 +404,7 @@ impl MrList<Registered> {
         let mut first: *mut bindings::ib_send_wr = core::ptr::null_mut();
         let mut mrs = self.take();
         while let Some(mut mr) = mrs.pop_front() {
-            trace::xprtrdma_mr_localinv(&*mr);
+            mr.trace(trace::xprtrdma_mr_localinv);
             let (cqe, flags) = if first.is_null() {
                 (signalled, bindings::ib_send_flags_IB_SEND_SIGNALED)
             } else {

@@ -160,7 +160,7 @@ impl<U: QpUser> QueuePair<U> {
         let posted = unsafe { self.post_wrs(&mut self.send.lock(), first) };
         state.is_invalidating = posted.is_ok();
         if let Err(error) = posted {
-            trace::xprtrdma_post_linv_err(self, error);
+            trace::xprtrdma_post_linv_err(self.cq_number, error);
         }
         posted.is_ok()
     }
@@ -175,7 +175,7 @@ unsafe impl<U: QpUser> Complete for MrSlot<U> {
     unsafe fn complete(this: NonNull<Self>, cx: &mut CqContext<'_, U>, wc: &bindings::ib_wc) {
         // SAFETY: The slot is part of the queue pair, which exists.
         let slot = unsafe { this.as_ref() };
-        trace::xprtrdma_wc_li_done(cx.qp(), trace::clip(slot.index), wc);
+        trace::xprtrdma_wc_li_done(cx.qp().cq_number, trace::clip(slot.index), wc);
         if let Some(status) = WcStatus::failure(wc) {
             return cx.user().qp_failed(status.into());
         }
@@ -199,7 +199,7 @@ unsafe impl<U: QpUser> Complete<1> for MrSlot<U> {
         if let Some(status) = WcStatus::failure(wc) {
             // SAFETY: The slot is part of the queue pair, which exists.
             let slot = unsafe { this.as_ref() };
-            trace::xprtrdma_wc_unsignaled(cx.qp(), trace::clip(slot.index), wc);
+            trace::xprtrdma_wc_unsignaled(cx.qp().cq_number, trace::clip(slot.index), wc);
             cx.user().qp_failed(status.into());
         }
     }

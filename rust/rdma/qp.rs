@@ -13,7 +13,7 @@ use super::{
     rw::{may_need_mr, transfer_requests, RwList},
     send::SendQueue,
 };
-use crate::{bindings::PageVec, trace::TraceQp};
+use crate::bindings::PageVec;
 use core::{cell::UnsafeCell, ffi::c_void, mem::ManuallyDrop, num::NonZeroU32};
 use kernel::{
     dma::DataDirection,
@@ -291,11 +291,5 @@ impl<U: QpUser> WorkItem for QueuePair<U> {
             return this.user.qp_failed(QpFailure::Stalled);
         }
         Self::start_watchdog(this);
-    }
-}
-
-impl<U: QpUser> TraceQp for QueuePair<U> {
-    fn queue(&self) -> u32 {
-        self.cq_number
     }
 }

@@ -231,9 +231,9 @@ impl<U: QpUser> QueuePair<U> {
                 num_sge: 1,
             };
             if U::IS_CLIENT {
-                trace::xprtrdma_post_recv(self, ctxt.cid);
+                trace::xprtrdma_post_recv(self.cq_number, ctxt.cid);
             } else {
-                trace::svcrdma_post_recv(self, ctxt.cid);
+                trace::svcrdma_post_recv(self.cq_number, ctxt.cid);
             }
             first = &raw mut ctxt.wr;
             // In the order of the chain.
@@ -243,7 +243,7 @@ impl<U: QpUser> QueuePair<U> {
             return Ok(rq.posted.len());
         }
         if U::IS_CLIENT {
-            trace::xprtrdma_post_recvs(self, usize::try_from(batch.len()).unwrap_or(0));
+            trace::xprtrdma_post_recvs(self.cq_number, usize::try_from(batch.len()).unwrap_or(0));
         }
         rq.posted.append(&mut batch);
         let (posted, mut rest) = (rq.posted.len(), core::ptr::null());
@@ -257,9 +257,9 @@ impl<U: QpUser> QueuePair<U> {
             rq.pd = None;
             drop(rq);
             if U::IS_CLIENT {
-                trace::xprtrdma_post_recvs_err(self, error);
+                trace::xprtrdma_post_recvs_err(self.cq_number, error);
             } else {
-                trace::svcrdma_rq_post_err(self, error);
+                trace::svcrdma_rq_post_err(self.cq_number, error);
             }
             self.user.qp_failed(QpFailure::PostFailed);
             return Err(SqError::Closed);
@@ -303,9 +303,9 @@ unsafe impl<U: QpUser> Complete for RecvCtxt<U> {
             return;
         };
         if U::IS_CLIENT {
-            trace::xprtrdma_wc_receive(qp, ctxt.cid, wc);
+            trace::xprtrdma_wc_receive(qp.cq_number, ctxt.cid, wc);
         } else {
-            trace::svcrdma_wc_recv(qp, ctxt.cid, wc);
+            trace::svcrdma_wc_recv(qp.cq_number, ctxt.cid, wc);
         }
         if let Some(status) = WcStatus::failure(wc) {
             return qp.user.qp_failed(status.into());

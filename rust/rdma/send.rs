@@ -345,7 +345,7 @@ impl<U: QpUser> QueuePair<U> {
         if U::IS_CLIENT {
             let unsignalled = sq.unsignalled.len().saturating_add(1);
             is_signalled = unsignalled >= MAX_UNSIGNALED || sq.idle.is_empty();
-            trace::xprtrdma_post_send(self, ctxt.cid, ctxt.message(), is_signalled);
+            trace::xprtrdma_post_send(self.cq_number, ctxt.cid, ctxt.message(), is_signalled);
         }
         ctxt.set_signalled(is_signalled);
         if is_signalled {
@@ -362,9 +362,9 @@ impl<U: QpUser> QueuePair<U> {
     /// Notifies the user that the provider has refused a chain.
     fn refused(&self, error: Error) {
         if U::IS_CLIENT {
-            trace::xprtrdma_post_send_err(self, error);
+            trace::xprtrdma_post_send_err(self.cq_number, error);
         } else {
-            trace::svcrdma_sq_post_err(self, error);
+            trace::svcrdma_sq_post_err(self.cq_number, error);
         }
         self.user.qp_failed(QpFailure::PostFailed);
     }
@@ -391,7 +391,7 @@ impl<U: QpUser> SendBox<'_, U> {
             posted = qp.post_locked(&mut sq, ctxt);
         } else {
             let used = qp.sq_entries.saturating_sub(sq.free);
-            trace::svcrdma_sq_full(qp, ctxt.entries(), used, qp.sq_entries);
+            trace::svcrdma_sq_full(qp.cq_number, ctxt.entries(), used, qp.sq_entries);
             qp.user.sq_full();
             sq.pending.push_back(ctxt);
             qp.n_pending.store(sq.pending.len(), Relaxed);
@@ -417,7 +417,7 @@ unsafe impl<U: QpUser> Complete for SendCtxt<U> {
         // SAFETY: The context is on `posted`, and only this handler takes it off.
         let cid = unsafe { this.as_ref() }.cid;
         if U::IS_CLIENT {
-            trace::xprtrdma_wc_send(qp, cid, wc);
+            trace::xprtrdma_wc_send(qp.cq_number, cid, wc);
             // What it covers may not have completed.
             if let Some(status) = failure {
                 return qp.user.qp_failed(status.into());
@@ -429,9 +429,9 @@ unsafe impl<U: QpUser> Complete for SendCtxt<U> {
         };
         let (is_read, entries, mrs) = (ctxt.rw.is_read(), ctxt.entries(), qp.mrs_of(&ctxt.rw));
         if !U::IS_CLIENT && !is_read {
-            trace::svcrdma_wc_send(qp, cid, wc);
+            trace::svcrdma_wc_send(qp.cq_number, cid, wc);
         } else if failure.is_some() {
-            trace::svcrdma_wc_read_failed(qp, cid, wc);
+            trace::svcrdma_wc_read_failed(qp.cq_number, cid, wc);
         }
         let mut pages = None;
         if ctxt.pages.len() != 0 {
@@ -493,11 +493,11 @@ unsafe impl<U: QpUser> Complete<1> for SendCtxt<U> {
         // is on a list of the queue, which only a completion handler takes it off.
         let ctxt = unsafe { this.as_ref() };
         if U::IS_CLIENT {
-            trace::xprtrdma_wc_unsignaled(qp, ctxt.cid, wc);
+            trace::xprtrdma_wc_unsignaled(qp.cq_number, ctxt.cid, wc);
         } else if ctxt.rw.is_read() {
-            trace::svcrdma_wc_read_failed(qp, ctxt.cid, wc);
+            trace::svcrdma_wc_read_failed(qp.cq_number, ctxt.cid, wc);
         } else {
-            trace::svcrdma_wc_write_failed(qp, ctxt.cid, wc);
+            trace::svcrdma_wc_write_failed(qp.cq_number, ctxt.cid, wc);
         }
         qp.user.part_failed(&ctxt.data, status);
         qp.user.qp_failed(status.into());

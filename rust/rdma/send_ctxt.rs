@@ -213,7 +213,7 @@ impl<U: QpUser> SendBox<'_, U> {
             return Err(SqError::Closed);
         }
         self.ctxt.cid = cid;
-        trace::svcrdma_post_read_chunk(self.qp, cid, requests);
+        trace::svcrdma_post_read_chunk(self.qp.cq_number, cid, requests);
         self.chain_rw(null_mut());
         let sq = self.qp.lock_open()?;
         self.post(sq, None)
@@ -231,9 +231,9 @@ impl<U: QpUser> SendBox<'_, U> {
         if !U::IS_CLIENT {
             let writes = self.ctxt.rw.requests;
             if writes != 0 {
-                trace::svcrdma_post_write_chunk(self.qp, self.ctxt.cid, writes);
+                trace::svcrdma_post_write_chunk(self.qp.cq_number, self.ctxt.cid, writes);
             }
-            trace::svcrdma_post_send(self.qp, self.ctxt.cid, handle);
+            trace::svcrdma_post_send(self.qp.cq_number, self.ctxt.cid, handle);
         }
         self.chain_rw(last);
         let sq = self.qp.lock_open()?;

@@ -118,7 +118,7 @@ pub(super) fn received(cx: &mut CqContext<'_, SvcxprtRdma>, mut ctxt: RecvCtxt) 
             info.what = Decoded::Call(call.index);
             let refusal = refusal(qp, &call).inspect(|refusal| {
                 if let ResponderRefusal::GarbageArgs(_) = refusal {
-                    trace::svcrdma_decode_parse_err(qp, number, bytes);
+                    trace::svcrdma_decode_parse_err(qp.cq_number, number, bytes);
                 }
             });
             (call.index.credits, refusal, call.index.version)
@@ -190,7 +190,7 @@ pub(super) fn reads_done(qp: &Qp, mut ctxt: RecvCtxt, pages: Option<PageVec>) {
     if let (Some(index), Some(before)) = (info.index(), before) {
         let took = now - before;
         qp.user().stats.read(index, took);
-        trace::svcrdma_wc_read(qp, number, index.reads.1, took);
+        trace::svcrdma_wc_read(qp.cq_number, number, index.reads.1, took);
     }
     info.pages = pages;
     info.pages_to_read = 0;
@@ -261,7 +261,7 @@ pub(super) fn release_ctxt(qp: &Qp, ctxt: RecvCtxt) {
 /// Emits the trace events of a Call that is good.
 fn trace_call(qp: &Qp, number: u32, bytes: &[u8], call: &ReceivedCall<'_>) {
     let header = bytes.get(..call.index.header_len).unwrap_or(bytes);
-    trace::svcrdma_decode_rqst(qp, number, header);
+    trace::svcrdma_decode_rqst(qp.cq_number, number, header);
     let lists = &call.lists;
     let reads = lists.reads.segments().map(|entry| {
         let segment = entry.segment;
@@ -272,24 +272,24 @@ fn trace_call(qp: &Qp, number: u32, bytes: &[u8], call: &ReceivedCall<'_>) {
     });
     let writes = lists.segments();
     let writes = writes.map(|segment| (segment.handle, segment.length, segment.offset));
-    trace::svcrdma_segments(qp, number, reads, writes);
+    trace::svcrdma_segments(qp.cq_number, number, reads, writes);
 }
 
 /// Emits the trace event of a message that is refused.
 fn trace_refused(qp: &Qp, number: u32, bytes: &[u8], refused: &Refused<CallError>) {
     match refused.why.error {
         CallError::Header(HeaderError::Short) => {
-            trace::svcrdma_decode_short_err(qp, number, bytes);
+            trace::svcrdma_decode_short_err(qp.cq_number, number, bytes);
         }
         CallError::Header(HeaderError::Version) => {
-            trace::svcrdma_decode_badvers_err(qp, number, bytes);
+            trace::svcrdma_decode_badvers_err(qp.cq_number, number, bytes);
         }
         CallError::Header(HeaderError::Procedure) => {
-            trace::svcrdma_decode_badproc_err(qp, number, bytes);
+            trace::svcrdma_decode_badproc_err(qp.cq_number, number, bytes);
         }
         CallError::Header(HeaderError::MessageType) | CallError::ChunksInBackwardReply => {
-            trace::svcrdma_decode_drop_err(qp, number, bytes);
+            trace::svcrdma_decode_drop_err(qp.cq_number, number, bytes);
         }
-        _ => trace::svcrdma_decode_parse_err(qp, number, bytes),
+        _ => trace::svcrdma_decode_parse_err(qp.cq_number, number, bytes),
     }
 }

@@ -167,7 +167,7 @@ pub(super) fn add_writes(
     let (mut index, mut bytes) = (0u32, 0u64);
     for (at, mut target) in plan.rdma_writes(call) {
         let segment = (target.handle, target.length, target.offset);
-        trace::svcrdma_encode_wseg(qp, cid, index, 0, segment);
+        trace::svcrdma_encode_wseg(qp.cq_number, cid, index, 0, segment);
         index = index.saturating_add(1);
         bytes = bytes.saturating_add(u64::from(target.length));
         let (start, length) = (usize::try_from(at)?, usize::try_from(target.length)?);

@@ -80,7 +80,7 @@ pub(super) fn sendto(qp: &Owner, rqst: Replying<'_>, mut ctxt: KeptCall<'_, Recv
     let conn = qp.user();
     send_reply(qp, rqst, &mut ctxt).inspect_err(|&error| {
         let xid = ctxt.message().data().xid();
-        trace::svcrdma_send_err(qp.as_ref(), xid.map_or(0, |xid| xid.0), error);
+        trace::svcrdma_send_err(qp.cq_number, xid.map_or(0, |xid| xid.0), error);
         // A Reply that comes too late is not why the connection ends.
         if !conn.svc.is_closing() {
             conn.set_cause(Cause::ReplyFailed);

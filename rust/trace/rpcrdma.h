@@ -375,19 +375,19 @@ TRACE_DEFINE_ENUM(DMA_FROM_DEVICE);
 			 { DMA_FROM_DEVICE, "FROM_DEVICE" })
 
 DECLARE_EVENT_CLASS(xprtrdma_mr_class,
-		    TP_PROTO(u32 mr_id, int nents, u32 handle, u64 length, u64 offset, u32 dir),
-		    TP_ARGS(mr_id, nents, handle, length, offset, dir),
+		    TP_PROTO(const struct ib_mr *mr, int nents, u32 dir),
+		    TP_ARGS(mr, nents, dir),
 		    TP_STRUCT__entry(__field(u32, mr_id)
 				     __field(int, nents)
 				     __field(u32, handle)
 				     __field(u64, length)
 				     __field(u64, offset)
 				     __field(u32, dir)),
-		    TP_fast_assign(__entry->mr_id = mr_id;
+		    TP_fast_assign(__entry->mr_id = mr->res.id;
 				   __entry->nents = nents;
-				   __entry->handle = handle;
-				   __entry->length = length;
-				   __entry->offset = offset;
+				   __entry->handle = mr->rkey;
+				   __entry->length = mr->length;
+				   __entry->offset = mr->iova;
 				   __entry->dir = dir;),
 		    TP_printk("mr.id=%u nents=%d %llu@0x%016llx:0x%08x (%s)", __entry->mr_id,
 			      __entry->nents, __entry->length, __entry->offset, __entry->handle,
@@ -395,9 +395,8 @@ DECLARE_EVENT_CLASS(xprtrdma_mr_class,
 
 #define DEFINE_MR_EVENT(name)									\
 	DEFINE_EVENT(xprtrdma_mr_class, name,							\
-		     TP_PROTO(u32 mr_id, int nents, u32 handle, u64 length, u64 offset,		\
-			      u32 dir),								\
-		     TP_ARGS(mr_id, nents, handle, length, offset, dir))
+		     TP_PROTO(const struct ib_mr *mr, int nents, u32 dir),			\
+		     TP_ARGS(mr, nents, dir))
 
 DEFINE_MR_EVENT(xprtrdma_mr_map);
 DEFINE_MR_EVENT(xprtrdma_mr_fastreg);
