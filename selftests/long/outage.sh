@@ -20,19 +20,29 @@ mount_by() {
 	else
 		client vers="$2" 'mount -t nfs -o proto=tcp,vers=$vers,sec=sys $AT_SERVER:/export/disk $MNT'
 	fi
-	# Of all transports to the server but NLM's and the like the newest: its folder in sysfs.
-	client proto="$1" \
-		'ls -d /sys/kernel/sunrpc/xprt-switches/*/xprt-*-$proto | sort -V | tail -n 1 >/run/$TEST.xprt'
+	# Its folder in sysfs, without the transports of side protocols.
+	client proto="$1" <<-'EOF'
+		grep -lE '^dst_port=(2049|20049)$' /sys/kernel/sunrpc/xprt-switches/*/xprt-*-$proto/xprt_info |
+			xargs dirname >/run/$TEST.xprt
+	EOF
 	defer client 'rm -f /run/$TEST.*'
 }
 
-# Waits until the transport is connected, or is not, and prints the seconds since START in hundredths.
+# Whether it is connected, and the time since START in hundredths of a second.
 guest_add <<-'EOF'
 	is_up() { grep -qw CONNECTED "$(cat /run/$TEST.xprt)/xprt_state"; }
 	is_down() { ! is_up; }
 	now() { echo $(($(date +%s%N) / 10000000)); }
 	tell() { printf "%s: %d.%02d s\n" "$1" $((($(now) - $2) / 100)) $((($(now) - $2) % 100)); }
 EOF
+
+# Threads of nfsd wait for a file system that is frozen, and are not taken for hung.
+freeze_begins() {
+	local name=kernel.hung_task_timeout_secs
+	defer server name=$name seconds="$(server name=$name 'sysctl -n $name')" 'sysctl -qw $name=$seconds'
+	server name=$name 'sysctl -qw $name=400'
+	defer server 'fsfreeze -u / 2>/dev/null || true'
+}
 
 lost() {
 	server_dir /export/disk
@@ -41,7 +51,7 @@ lost() {
 	mount_by "$1" "$2"
 	client_waits 400
 	# The Call waits for the file system.
-	defer server 'fsfreeze -u / 2>/dev/null || true'
+	freeze_begins
 	server 'sync; fsfreeze -f /'
 	client_background program 'touch $MNT/$TEST/new'
 	# The packets of the last Call have their acknowledgement when nothing is sent any more.
@@ -91,7 +101,7 @@ thawed() {
 	writers
 	defer client 'touch /run/$TEST.stop'
 	client WRITERS="$WRITERS" 'all() { [ $(ls /run/$TEST.done.* | wc -l) = $WRITERS ]; }; wait_for 30 all'
-	defer server 'fsfreeze -u / 2>/dev/null || true'
+	freeze_begins
 	server 'fsfreeze -f /'
 	# Not to wait for anything: so long it is frozen.
 	sleep "$FROZEN"
