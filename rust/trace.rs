@@ -5,8 +5,8 @@
 //! A disabled event costs the branch of its static key: its values are read from the arguments
 //! behind that branch. Without `CONFIG_TRACEPOINTS` nothing of it remains.
 //!
-//! They are defined in `trace/rpcrdma.h`. Queue pairs and memory regions are named by the numbers by
-//! which `rdma resource show` lists the completion queue of their Receives (`cq`), and them (`mr`).
+//! They are defined in `trace/rpcrdma.h`. Queue pairs and memory regions are named by numbers:
+//! those by which `rdma resource show` lists the completion queue of the Receives, and the region.
 
 use crate::bindings::{self, ib_mr, ib_wc};
 use kernel::{prelude::*, time::Delta};

@@ -86,7 +86,8 @@ pub(super) fn find(raw: *mut bindings::ib_device) -> Option<Arc<Device>> {
 unsafe extern "C" fn add(raw: *mut bindings::ib_device) -> c_int {
     kernel::error::from_result(|| {
         let raw = NonNull::new(raw).ok_or(EINVAL)?;
-        // SAFETY: The device stays registered until `remove` has waited for the object to be dropped.
+        // SAFETY: The device stays registered until `remove` has waited for the object to be
+        // dropped.
         let node = Node::new(unsafe { Device::new(raw)? })?;
         DEVICES.lock().push_back(node);
         Ok(0)
