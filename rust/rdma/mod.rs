@@ -8,7 +8,7 @@
 //! ```text
 //! Device ◄── Pd ◄── Mr, DmaBuffer     a counted reference each: a device's removal
 //!            ▲                        waits for the last of them
-//!            └── QpOwner ──► QueuePair ──► SendQueue, RecvQueue, MrSlots, the user
+//!            └── QpOwner ──► QueuePair ──► SendQueue, RecvQueue, MrSlots, user
 //! ```
 //!
 //! ```text

@@ -72,19 +72,19 @@ DECLARE_EVENT_CLASS(rpcrdma_receive_class,
 		    TP_PROTO(u32 cq_id, u32 cid, const struct ib_wc *wc),
 		    TP_ARGS(cq_id, cid, wc),
 		    TP_STRUCT__entry(__field(u32, cq_id)
-			     __field(u32, completion_id)
-			     __field(u32, status)
-			     __field(u32, vendor_err)
-			     __field(u32, received)),
+				     __field(u32, completion_id)
+				     __field(u32, status)
+				     __field(u32, vendor_err)
+				     __field(u32, received)),
 		    TP_fast_assign(__entry->cq_id = cq_id;
-			   __entry->completion_id = cid;
-			   __entry->status = wc->status;
-			   __entry->vendor_err = wc->status ? wc->vendor_err : 0;
-			   __entry->received = wc->status ? 0 : wc->byte_len;),
+				   __entry->completion_id = cid;
+				   __entry->status = wc->status;
+				   __entry->vendor_err = wc->status ? wc->vendor_err : 0;
+				   __entry->received = wc->status ? 0 : wc->byte_len;),
 		    TP_printk("cq.id=%u cid=%u status=%s (%u/0x%x) received=%u",
-		      __entry->cq_id, __entry->completion_id,
-		      rdma_show_wc_status(__entry->status), __entry->status,
-		      __entry->vendor_err, __entry->received));
+			      __entry->cq_id, __entry->completion_id,
+			      rdma_show_wc_status(__entry->status), __entry->status,
+			      __entry->vendor_err, __entry->received));
 
 #define DEFINE_RECEIVE_EVENT(name)								\
 	DEFINE_EVENT(rpcrdma_receive_class, name,						\
