@@ -44,7 +44,7 @@ works_again() {
 
 # On iWARP the connect itself fails, before there is an event.
 nobody_listens() {
-	mount_fails '' 20050 'connection refused' 'port 20050: device rdma0.*rejected.*status -?[0-9]+\)'
+	mount_fails '' 20050 'connection refused' 'port 20050 \(xprt [0-9]+\): device rdma0.*rejected.*(status|E[A-Z]+) -?[0-9]+\)'
 	works_again
 }
 
