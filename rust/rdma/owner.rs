@@ -153,7 +153,6 @@ impl<U: QpUser> QpOwner<U> {
             send <- new_spinlock!(sq, "rpcrdma_send"),
             recv <- new_spinlock!(RecvQueue::new(hw.pd.clone()), "rpcrdma_recv"),
             mrs <- MrSlots::new(caps.slots),
-            n_pending: Atomic::new(0),
             cid: Atomic::new(0),
             watchdog <- new_delayed_work!(),
             check: Cqe::new(),

@@ -173,8 +173,6 @@ pub(crate) struct QueuePair<U: QpUser> {
     pub(super) recv: SpinLock<RecvQueue<U>>,
     #[pin]
     pub(super) mrs: MrSlots<U>,
-    /// The length of `pending`; written under `send`.
-    pub(super) n_pending: Atomic<u32>,
     /// The next `cid` of a Send or Receive.
     pub(super) cid: Atomic<u32>,
     #[pin]

@@ -23,12 +23,7 @@ use core::{
     mem::{offset_of, ManuallyDrop},
     ptr::NonNull,
 };
-use kernel::{
-    alloc::Flags,
-    error::to_result,
-    prelude::*,
-    sync::{atomic::Relaxed, SpinLockGuard},
-};
+use kernel::{alloc::Flags, error::to_result, prelude::*, sync::SpinLockGuard};
 
 /// One Send in as many is signalled on a client.
 pub(crate) const MAX_UNSIGNALED: u32 = 16;
@@ -149,7 +144,6 @@ impl<U: QpUser> QpOwner<U> {
         let mut sq = self.send.lock();
         sq.is_open = false;
         let mut pending = sq.pending.take();
-        self.n_pending.store(0, Relaxed);
         drop(sq);
         while let Some(ctxt) = pending.pop_front() {
             let ctxt = ManuallyDrop::new(ctxt);
@@ -214,13 +208,10 @@ impl<U: QpUser> QueuePair<U> {
     }
 
     /// Reserves `mrs` MRs of the RDMA core's pool for a Call, if no chain is pending and
-    /// `is_allowed` returns true, which is called with or without the lock of the send queue.
-    /// Otherwise [`QpUser::sq_available`] is called when this may have changed: when a chain has
-    /// completed and none is pending.
-    pub(crate) fn reserve(&self, mrs: u32, is_allowed: impl Fn() -> bool) -> bool {
-        if mrs == 0 && self.n_pending.load(Relaxed) == 0 && is_allowed() {
-            return true;
-        }
+    /// `is_allowed`, which is called under the lock of the send queue, returns true. Otherwise
+    /// [`QpUser::sq_available`] is called when this may have changed: when a chain has completed
+    /// and none is pending.
+    pub(crate) fn reserve(&self, mrs: u32, is_allowed: impl FnOnce() -> bool) -> bool {
         let mut sq = self.send.lock();
         let free = sq.free_mrs.checked_sub(mrs);
         let free = free.filter(|_| sq.pending.is_empty() && is_allowed());
@@ -394,7 +385,6 @@ impl<U: QpUser> SendBox<'_, U> {
             trace::svcrdma_sq_full(qp.cq_number, ctxt.entries(), used, qp.sq_entries);
             qp.user.sq_full();
             sq.pending.push_back(ctxt);
-            qp.n_pending.store(sq.pending.len(), Relaxed);
         }
         drop(sq);
         drop(slot);
@@ -463,7 +453,6 @@ unsafe impl<U: QpUser> Complete for SendCtxt<U> {
             };
             posted = qp.post_locked(&mut sq, next);
         }
-        qp.n_pending.store(sq.pending.len(), Relaxed);
         qp.unlock(sq);
         if let Err(error) = posted {
             qp.refused(error);
