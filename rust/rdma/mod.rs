@@ -30,14 +30,13 @@
 //! [`mr::Idle`] while it is unused, [`mr::Mapped`] once pages are mapped, [`mr::Registered`] once
 //! the peer can reach it. Only an invalidation, or destroying the region, releases the pages.
 //!
-//! Contexts: everything that creates or destroys objects may sleep. Completion handlers run on the
-//! RDMA core's workqueue, one at a time for each queue pair. CM event handlers run on the CM's
-//! workqueues with the identifier's mutex held.
+//! Contexts: what creates or destroys objects of the RDMA core may sleep. Completion handlers run
+//! on the RDMA core's workqueue, one at a time for each queue pair. CM event handlers run on the
+//! CM's workqueues with the identifier's mutex held.
 //!
 //! Lock order: the slot of a Call's MRs, then the send queue, under which chains are posted. The
-//! receive queue, under which Receives are posted, and the list of devices are leaf locks. A
-//! device's list of users is locked before any lock taken by those that are notified of its
-//! removal.
+//! receive queue, under which Receives are posted, the list of devices, and a device's list of
+//! users are leaf locks.
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)

@@ -35,8 +35,8 @@ const WATCHDOG_PERIOD: u32 = 10_000;
 /// The user of a queue pair: a connection of the client or of the server.
 ///
 /// Unless they say otherwise, the functions are called by completion handlers, in process context,
-/// one at a time for each queue pair, with no lock held. They must not sleep, wait for another
-/// completion, or allocate memory.
+/// one at a time for each queue pair, with no lock held. They must not sleep or wait for another
+/// completion.
 pub(crate) trait QpUser: Sized + Send + Sync + 'static {
     /// Whether this is a client: it has a limited number of Send contexts, few of them are
     /// signalled, and nothing is ever pending.

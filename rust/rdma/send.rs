@@ -275,7 +275,7 @@ impl<U: QpUser> QueuePair<U> {
     /// R_Key shall not be validated" (InfiniBand Architecture Specification, volume 1, section 9.7,
     /// C9-88). Its queue pair has to allow Writes at all, as the connection manager has it. The
     /// kernel's SRP target posts the same on its connections (`srpt_zerolength_write()`). rxe
-    /// acknowledges it without a region (`check_rkey()`, `rxe_mr_copy()`). siw would take it, too.
+    /// acknowledges it without a region (`check_rkey()`, `rxe_mr_copy()`).
     pub(crate) fn check_peer(&self) -> bool {
         let mut sq = self.send.lock();
         // SAFETY: The queue is open, so the hardware objects exist (type invariant).

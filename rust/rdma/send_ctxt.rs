@@ -2,8 +2,8 @@
 
 //! The contexts of a send queue: in each, one chain of work requests is built.
 //!
-//! A chain is a list of work requests of which the last is a Send or an RDMA Read. RDMA Writes or
-//! registrations of MRs may come before a Send, and other RDMA Reads before the last one.
+//! RDMA Writes or registrations of MRs may come before the Send of a chain, and other RDMA Reads
+//! before its last one.
 
 use super::{
     cq::{Complete, Cqe},
@@ -109,7 +109,7 @@ impl<U: QpUser> SendCtxt<U> {
         }
     }
 
-    /// Whether the Send is signalled.
+    /// Has the Send signalled, or not.
     pub(super) fn set_signalled(&mut self, is_signalled: bool) {
         let (cqe, flags) = if is_signalled {
             (
