@@ -298,7 +298,7 @@ fn prepare(
         let ep = Ep::new(transport, mrs, notice, wait.clone(), (&limits, first))?;
         let qp = QpOwner::new(id, &pd, &limits.caps, ep)?;
         // A device that refuses Receives may be short of memory, too.
-        qp.post_recvs(limits.caps.receives, 1, GFP_KERNEL)
+        qp.post_recvs(limits.caps.max_recv_wr, 1, GFP_KERNEL)
             .map_err(|_| ENOMEM)?;
         Ok(qp)
     };

@@ -101,18 +101,18 @@ impl EpLimits {
                 send_size: own.send.bytes().max(least),
                 recv_size: own.receive.bytes().max(least),
                 // As many as are promised are posted while the rest waits for a batch.
-                receives: receives.saturating_add(recv_batch - 1),
+                max_recv_wr: receives.saturating_add(recv_batch - 1),
                 recv_batch,
-                send_entries: for_sends.saturating_add(for_others),
-                send_sge: 1,
-                sends: sends.min(FIRST_SENDS),
-                most_sends: sends,
-                rdma_ctxs: 0,
+                max_send_wr: for_sends.saturating_add(for_others),
+                max_send_sge: 1,
+                first_sends: sends.min(FIRST_SENDS),
+                max_sends: sends,
+                ranges_per_msg: 0,
                 slots: requests,
             };
             // Both queues have an entry for the drain.
-            let needed = caps.send_entries.max(caps.receives).saturating_add(1);
-            let completions = caps.send_entries.saturating_add(caps.receives);
+            let needed = caps.max_send_wr.max(caps.max_recv_wr).saturating_add(1);
+            let completions = caps.max_send_wr.saturating_add(caps.max_recv_wr);
             if needed <= attributes.max_qp_wr && completions.saturating_add(2) <= attributes.max_cqe
             {
                 return Ok(Self {
@@ -237,8 +237,8 @@ mod tests {
         for max_qp_wr in (0..16).map(|power| 1u32 << power) {
             let device = Attributes { max_qp_wr, ..LARGE };
             let requests = fit(&device).map_or(0, |limits| {
-                assert!(limits.caps.send_entries < max_qp_wr);
-                assert!(limits.caps.receives < max_qp_wr);
+                assert!(limits.caps.max_send_wr < max_qp_wr);
+                assert!(limits.caps.max_recv_wr < max_qp_wr);
                 limits.requests
             });
             // A larger device never supports less.

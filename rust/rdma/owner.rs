@@ -96,11 +96,11 @@ impl<U: QpUser> QpOwner<U> {
         let rdma_ctxs = caps.max_rdma_ctxs(&id);
         let attributes = pd.device().attributes();
         // The work queues have an entry for the drain each.
-        let sq_size = (caps.send_entries)
+        let sq_size = (caps.max_send_wr)
             .saturating_add(transfer_requests(&id, rdma_ctxs))
             .saturating_add(1)
             .min(attributes.max_qp_wr);
-        let cq_size = sq_size.saturating_add(caps.receives).saturating_add(1);
+        let cq_size = sq_size.saturating_add(caps.max_recv_wr).saturating_add(1);
         let sq_entries = sq_size.saturating_sub(1);
         let cq = Cq::new(pd, cq_size, memory.as_mut_ptr())?;
         let mut attr = bindings::ib_qp_init_attr {
@@ -108,9 +108,9 @@ impl<U: QpUser> QpOwner<U> {
             recv_cq: cq.as_raw(),
             cap: bindings::ib_qp_cap {
                 // Where the RDMA core adds requests for ranges, it applies the limit to the sum.
-                max_send_wr: (caps.send_entries.saturating_add(1)).min(attributes.max_qp_wr),
-                max_recv_wr: caps.receives.saturating_add(1),
-                max_send_sge: caps.send_sge,
+                max_send_wr: (caps.max_send_wr.saturating_add(1)).min(attributes.max_qp_wr),
+                max_recv_wr: caps.max_recv_wr.saturating_add(1),
+                max_send_sge: caps.max_send_sge,
                 max_recv_sge: 1,
                 max_rdma_ctxs: rdma_ctxs,
                 ..Default::default()
@@ -144,10 +144,10 @@ impl<U: QpUser> QpOwner<U> {
         let registers_reads = registers_writes || (rdma_ctxs != 0 && hw.id.is_iwarp());
         let mrs = if registers_reads { rdma_ctxs } else { u32::MAX };
         let mut sends = List::new();
-        for _ in 0..caps.sends {
+        for _ in 0..caps.first_sends {
             sends.push_back(SendCtxt::new(&hw.pd, caps.send_size, GFP_KERNEL)?);
         }
-        let sq = SendQueue::new(sq_entries, mrs, sends, caps.sends);
+        let sq = SendQueue::new(sq_entries, mrs, sends, caps.first_sends);
         // INVARIANT: `hw` is moved into the object that is returned.
         let qp = memory.pin_init_with(try_pin_init!(QueuePair {
             send <- new_spinlock!(sq, "rpcrdma_send"),

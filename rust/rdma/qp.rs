@@ -124,20 +124,21 @@ pub(crate) struct QpCaps {
     pub(crate) send_size: u32,
     /// Bytes of the message in a Receive.
     pub(crate) recv_size: u32,
-    /// The most Receives that are posted.
-    pub(crate) receives: u32,
+    /// The most Receives that are posted, without that for the drain.
+    pub(crate) max_recv_wr: u32,
     /// How many Receives [`CqContext::repost`] posts together.
     pub(crate) recv_batch: u32,
-    /// Entries of the send queue, without those that the RDMA core adds for `rdma_ctxs`. On a
-    /// client enough for `most_sends` with their MRs, and for the local invalidations of all slots.
-    pub(crate) send_entries: u32,
+    /// Entries of the send queue, without that for the drain and those that the RDMA core adds for
+    /// `ranges_per_msg`. On a client enough for `max_sends` with their MRs, and for the local
+    /// invalidations of all slots.
+    pub(crate) max_send_wr: u32,
     /// Elements in the gather list of one work request of the send queue.
-    pub(crate) send_sge: u32,
+    pub(crate) max_send_sge: u32,
     /// Send contexts that are made at first, and the most that are made when none is idle.
-    pub(crate) sends: u32,
-    pub(crate) most_sends: u32,
+    pub(crate) first_sends: u32,
+    pub(crate) max_sends: u32,
     /// Ranges that one message takes at most, where memory is registered for RDMA Reads or Writes.
-    pub(crate) rdma_ctxs: u32,
+    pub(crate) ranges_per_msg: u32,
     /// Slots for the MRs of Calls.
     pub(crate) slots: u32,
 }
@@ -145,8 +146,8 @@ pub(crate) struct QpCaps {
 impl QpCaps {
     /// The `max_rdma_ctxs` of the queue pair: 0 where the RDMA core registers no memory.
     pub(super) fn max_rdma_ctxs(&self, id: &CmId<Bound>) -> u32 {
-        if self.rdma_ctxs != 0 && may_need_mr(id) {
-            self.rdma_ctxs.max(LEAST_RDMA_CTXS)
+        if self.ranges_per_msg != 0 && may_need_mr(id) {
+            self.ranges_per_msg.max(LEAST_RDMA_CTXS)
         } else {
             0
         }
@@ -247,7 +248,7 @@ impl<U: QpUser> QueuePair<U> {
 
     /// All MRs of the pool, if there is one.
     fn pool_size(&self) -> u32 {
-        self.caps.rdma_ctxs.max(LEAST_RDMA_CTXS)
+        self.caps.ranges_per_msg.max(LEAST_RDMA_CTXS)
     }
 
     /// MRs of the pool that `rw` holds: one for each range.

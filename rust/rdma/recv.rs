@@ -153,7 +153,7 @@ impl<U: QpUser> QueuePair<U> {
     ///
     /// [`SqError::NoMem`]: those for which there was memory are posted. [`SqError::Closed`].
     pub(crate) fn post_recvs(&self, target: u32, batch: u32, flags: Flags) -> Result<u32, SqError> {
-        let target = target.min(self.caps.receives);
+        let target = target.min(self.caps.max_recv_wr);
         let mut rq = self.recv.lock();
         let missing = target.saturating_sub(rq.posted.len());
         if missing < batch {
@@ -277,7 +277,7 @@ impl<U: QpUser> CqContext<'_, U> {
         let qp = self.qp();
         let mut rq = qp.recv.lock();
         let surplus = rq.put_idle(ctxt);
-        let room = qp.caps.receives.saturating_sub(rq.posted.len());
+        let room = qp.caps.max_recv_wr.saturating_sub(rq.posted.len());
         let batch = qp.caps.recv_batch;
         if rq.idle.len().min(room) >= batch {
             // If this fails, the connection ends.

@@ -59,7 +59,7 @@ pub(crate) struct QpView {
     pub(crate) sends: u32,
     /// Entries of the send queue in use, the most that ever were, and all. Not counted on a client.
     pub(crate) entries_used: u32,
-    pub(crate) entries_most: u32,
+    pub(crate) entries_max: u32,
     pub(crate) entries: u32,
     /// Chains that wait for entries.
     pub(crate) pending: u32,
@@ -81,7 +81,7 @@ pub(super) struct SendQueue<U: QpUser> {
     pub(super) is_checking: bool,
     /// Entries that are free, and the lowest number that ever were.
     free: u32,
-    least: u32,
+    free_min: u32,
     /// MRs of the RDMA core's pool that are not reserved.
     free_mrs: u32,
     pub(super) idle: List<SendCtxt<U>>,
@@ -105,7 +105,7 @@ impl<U: QpUser> SendQueue<U> {
             is_open: true,
             is_checking: false,
             free: entries,
-            least: entries,
+            free_min: entries,
             free_mrs: mrs,
             idle,
             made,
@@ -174,7 +174,7 @@ impl<U: QpUser> QueuePair<U> {
     unsafe fn get_ctxt(&self, flags: Flags) -> Result<SendBox<'_, U>, SqError> {
         let mut sq = self.lock_open()?;
         let mut ctxt = sq.idle.pop_front();
-        if ctxt.is_none() && sq.made < self.caps.most_sends {
+        if ctxt.is_none() && sq.made < self.caps.max_sends {
             drop(sq);
             // SAFETY: The hardware objects exist (this function's contract).
             let pd = unsafe { &self.hw().pd };
@@ -254,7 +254,7 @@ impl<U: QpUser> QueuePair<U> {
             sends_used: sq.made.saturating_sub(sq.idle.len()),
             sends: sq.made,
             entries_used: self.sq_entries.saturating_sub(sq.free),
-            entries_most: self.sq_entries.saturating_sub(sq.least),
+            entries_max: self.sq_entries.saturating_sub(sq.free_min),
             entries: self.sq_entries,
             pending: sq.pending.len(),
         }
@@ -331,7 +331,7 @@ impl<U: QpUser> QueuePair<U> {
     fn post_locked(&self, sq: &mut SendQueue<U>, mut ctxt: KBox<SendCtxt<U>>) -> Result {
         let first = ctxt.first;
         sq.free = sq.free.saturating_sub(ctxt.entries());
-        sq.least = sq.least.min(sq.free);
+        sq.free_min = sq.free_min.min(sq.free);
         let mut is_signalled = true;
         if U::IS_CLIENT {
             let unsignalled = sq.unsignalled.len().saturating_add(1);

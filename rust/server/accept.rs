@@ -109,18 +109,18 @@ fn caps(conn: &SvcxprtRdma, device: &Device, credits: u32, registers_reads: bool
     let full = full.saturating_add(more);
     let (own, _) = conn.private_data;
     let caps = QpCaps {
-        receives: credits
+        max_recv_wr: credits
             .saturating_add(SPARE_RECEIVES)
             .saturating_add(BACKWARD_CREDITS),
         recv_size: own.receive.bytes(),
         recv_batch: 1,
         send_size: own.send.bytes().max(conn.thresholds.send),
-        send_entries: send_requests(full),
+        max_send_wr: send_requests(full),
         // The RDMA core takes into account that Reads may have fewer.
-        send_sge: sge(attributes.max_send_sge).get(),
-        sends: 0,
-        most_sends: u32::MAX,
-        rdma_ctxs: CALL_PIECES.saturating_add(more),
+        max_send_sge: sge(attributes.max_send_sge).get(),
+        first_sends: 0,
+        max_sends: u32::MAX,
+        ranges_per_msg: CALL_PIECES.saturating_add(more),
         slots: 0,
     };
     (caps, full)

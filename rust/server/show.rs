@@ -67,7 +67,7 @@ fn connection(qp: &QpOwner<SvcxprtRdma>, seq: &SeqFile) {
         ("receives_posted", view.recvs_posted),
         ("receive_buffers", view.recvs),
         ("send_queue_used", view.entries_used),
-        ("send_queue_most", view.entries_most),
+        ("send_queue_most", view.entries_max),
         ("send_queue_size", view.entries),
         ("send_queue_pending", view.pending),
         ("send_contexts_used", view.sends_used),
