@@ -7,7 +7,7 @@
 
 use crate::{
     bindings,
-    rdma::{CmReport, QpFailure, WcStatus},
+    rdma::{QpFailure, WcStatus},
 };
 use kernel::prelude::*;
 
@@ -106,21 +106,24 @@ impl Cause {
         }
     }
 
-    /// The cause that an event of the connection manager is, if it ends a connection or an attempt.
-    pub(crate) fn of_event(report: &CmReport) -> Option<Self> {
+    /// The cause that an event of the connection manager ([`CmEvent::Other`]) is, if it ends a
+    /// connection or an attempt.
+    ///
+    /// [`CmEvent::Other`]: crate::rdma::CmEvent::Other
+    pub(crate) fn of_event(number: u32, status: i32) -> Option<Self> {
         let stale = i32::try_from(bindings::ib_cm_rej_reason_IB_CM_REJ_STALE_CONN);
-        Some(match report.number {
+        Some(match number {
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => {
-                cause_of_errno(report.status, Self::AddressError)
+                cause_of_errno(status, Self::AddressError)
             }
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => Self::RouteError,
-            bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED if stale == Ok(report.status) => {
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED if stale == Ok(status) => {
                 Self::StaleConnection
             }
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => Self::Rejected,
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => Self::Unreachable,
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => {
-                cause_of_errno(report.status, Self::ConnectError)
+                cause_of_errno(status, Self::ConnectError)
             }
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => Self::Disconnected,
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => Self::DeviceRemoved,

@@ -158,13 +158,13 @@ impl CmHandler for CmWait {
                 let peer = PrivateData::find(private_data).map(|(_, found)| found);
                 self.complete(Step::Connected, peer);
             }
-            CmEvent::Other(report) => {
-                if let Some(cause) = Cause::of_event(&report) {
-                    self.end(Failure {
-                        cause,
-                        status: report.status,
-                        why: report.name,
-                    });
+            CmEvent::Other {
+                number,
+                status,
+                name: why,
+            } => {
+                if let Some(cause) = Cause::of_event(number, status) {
+                    self.end(Failure { cause, status, why });
                 }
             }
         }

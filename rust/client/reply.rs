@@ -64,7 +64,7 @@ impl QpUser for Ep {
         if let QpFailure::WorkRequest(status) = why {
             self.transport.stats.failed_requests.increment();
             // It may have been a check, and each would end a connection.
-            if status.is_refusal() {
+            if status.is_remote_error() {
                 self.transport.refuses_checks.store(true, Relaxed);
             }
         }

@@ -18,7 +18,7 @@ use kernel::{
     sync::Arc,
 };
 
-/// What the connection manager reports about an identifier.
+/// An event of an identifier.
 pub(crate) enum CmEvent<'a> {
     /// The address was resolved, and the identifier is bound to a device.
     AddressResolved,
@@ -28,18 +28,14 @@ pub(crate) enum CmEvent<'a> {
     /// possibly empty or padded.
     Established(&'a [u8]),
     /// Any other event, most of which end an attempt or a connection.
-    Other(CmReport),
-}
-
-/// An event of the connection manager.
-#[derive(Clone, Copy)]
-pub(crate) struct CmReport {
-    /// Its number (`enum rdma_cm_event_type`).
-    pub(crate) number: u32,
-    /// Its name, for the log.
-    pub(crate) name: &'static CStr,
-    /// Zero, a negative errno, or a rejection reason defined by the fabric.
-    pub(crate) status: i32,
+    Other {
+        /// Its number (`enum rdma_cm_event_type`).
+        number: u32,
+        /// Its name, for the log.
+        name: &'static CStr,
+        /// Zero, a negative errno, or a rejection reason defined by the fabric.
+        status: i32,
+    },
 }
 
 /// Handles the events of one connection identifier.
@@ -208,12 +204,12 @@ fn parse(event: &bindings::rdma_cm_event) -> CmEvent<'_> {
             // SAFETY: For this event the union holds connection parameters.
             CmEvent::Established(private_data(unsafe { &event.param.conn }))
         }
-        number => CmEvent::Other(CmReport {
+        number => CmEvent::Other {
             number,
             // SAFETY: The function returns a static string for any event.
             name: unsafe { CStr::from_char_ptr(bindings::rdma_event_msg(number)) },
             status: event.status,
-        }),
+        },
     }
 }
 

@@ -223,9 +223,9 @@ impl WcStatus {
         self.0 == bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR
     }
 
-    /// Whether the peer refused the request, for instance because it has not registered the memory.
-    /// A peer that does not answer has not refused it.
-    pub(crate) fn is_refusal(self) -> bool {
+    /// Whether the peer's adapter reports an error of the request, for instance because the memory
+    /// is not registered. A peer that does not answer reports none.
+    pub(crate) fn is_remote_error(self) -> bool {
         matches!(
             self.0,
             bindings::ib_wc_status_IB_WC_REM_INV_REQ_ERR

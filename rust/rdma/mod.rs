@@ -61,7 +61,7 @@ pub(crate) mod mr;
 pub(crate) mod qp;
 
 pub(crate) use crate::bindings::{Exposable, RegionSize};
-pub(crate) use cm::{Bound, CmEvent, CmHandler, CmId, CmReport};
+pub(crate) use cm::{Bound, CmEvent, CmHandler, CmId};
 pub(crate) use cq::{CqContext, RemoteInvalidation, WcStatus};
 pub(crate) use device::{Device, DeviceName, Pd, Removal, RemovalNotice};
 pub(crate) use ib_client::IbClient;

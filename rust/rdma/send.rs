@@ -293,7 +293,7 @@ impl<U: QpUser> QueuePair<U> {
         // refers to no memory.
         let posted = unsafe { self.post_wrs(&mut sq, (&raw const wr).cast()) };
         drop(sq);
-        posted.map_err(|error| self.refused(error)).is_ok()
+        posted.map_err(|error| self.post_failed(error)).is_ok()
     }
 
     /// Posts the chain that begins with `first`.
@@ -351,7 +351,7 @@ impl<U: QpUser> QueuePair<U> {
     }
 
     /// Notifies the user that the provider has refused a chain.
-    fn refused(&self, error: Error) {
+    fn post_failed(&self, error: Error) {
         if U::IS_CLIENT {
             trace::xprtrdma_post_send_err(self.cq_number, error);
         } else {
@@ -389,7 +389,7 @@ impl<U: QpUser> SendBox<'_, U> {
         drop(sq);
         drop(slot);
         posted.map_err(|error| {
-            qp.refused(error);
+            qp.post_failed(error);
             SqError::Closed
         })
     }
@@ -455,7 +455,7 @@ unsafe impl<U: QpUser> Complete for SendCtxt<U> {
         }
         qp.unlock(sq);
         if let Err(error) = posted {
-            qp.refused(error);
+            qp.post_failed(error);
         }
         match failure {
             None => U::sent(cx, data, pages),

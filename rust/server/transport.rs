@@ -210,7 +210,7 @@ impl QpUser for SvcxprtRdma {
             SendInfo::Reply(reply) => Some(reply.xid),
             _ => None,
         };
-        if let (Some(xid), true) = (xid, status.is_refusal()) {
+        if let (Some(xid), true) = (xid, status.is_remote_error()) {
             self.listener.cannot_answer(&self.peer, xid);
         }
     }
@@ -245,7 +245,7 @@ impl CmHandler for SvcxprtRdma {
     fn event(&self, event: CmEvent<'_>) {
         match event {
             CmEvent::Established(_) => self.established(),
-            CmEvent::Other(report) => match Cause::of_event(&report) {
+            CmEvent::Other { number, status, .. } => match Cause::of_event(number, status) {
                 // The address may still be reached.
                 None | Some(Cause::AddressChanged) => {}
                 Some(cause) => self.force_close(cause),
