@@ -151,7 +151,7 @@ impl<U: QpUser> QpOwner<U> {
         // INVARIANT: `hw` is moved into the object that is returned.
         let qp = memory.pin_init_with(try_pin_init!(QueuePair {
             send <- new_spinlock!(sq, "rpcrdma_send"),
-            recv <- new_spinlock!(RecvQueue::new(hw.pd.clone()), "rpcrdma_recv"),
+            recv <- new_spinlock!(RecvQueue::new(), "rpcrdma_recv"),
             mrs <- MrSlots::new(caps.slots),
             cid: Atomic::new(0),
             watchdog <- new_delayed_work!(),
@@ -244,7 +244,7 @@ impl<U: QpUser> Drop for QpOwner<U> {
     fn drop(&mut self) {
         let qp = &*self.0;
         self.disconnect();
-        let pd = qp.recv.lock().pd.take();
+        qp.recv.lock().is_open = false;
         qp.close_sq();
         let this = Arc::as_ptr(&self.0);
         // SAFETY: The work is part of a valid object. The watchdog does not run after this.
@@ -308,7 +308,7 @@ impl<U: QpUser> Drop for QpOwner<U> {
         // are closed, no handler runs, and this is the owner, which is not borrowed.
         unsafe { ManuallyDrop::drop(&mut *qp.hw.get()) };
         // A device that has refused to stop may have used them until here.
-        drop((contexts, receives, pd));
+        drop((contexts, receives));
     }
 }
 

@@ -68,9 +68,10 @@ unsafe impl<U: QpUser> Linked for RecvCtxt<U> {
 ///
 /// The device may write to the Receives on `posted`, which are not touched until they have
 /// completed, or until the queue pair is destroyed.
+///
+/// `is_open` goes from true to false once. Nothing is posted while it is false.
 pub(super) struct RecvQueue<U: QpUser> {
-    /// `None` once nothing is posted any more; otherwise the hardware objects exist.
-    pub(super) pd: Option<Arc<Pd>>,
+    pub(super) is_open: bool,
     pub(super) idle: List<RecvCtxt<U>>,
     pub(super) posted: List<RecvCtxt<U>>,
     /// How many exist.
@@ -79,28 +80,13 @@ pub(super) struct RecvQueue<U: QpUser> {
 
 impl<U: QpUser> RecvQueue<U> {
     /// An open queue without Receives.
-    pub(super) const fn new(pd: Arc<Pd>) -> Self {
+    pub(super) const fn new() -> Self {
         Self {
-            pd: Some(pd),
+            is_open: true,
             idle: List::new(),
             posted: List::new(),
             made: 0,
         }
-    }
-
-    /// Puts a Receive on `idle`, or returns it to be freed after unlocking.
-    fn put_idle(&mut self, mut ctxt: RecvBox<U>) -> Option<RecvBox<U>> {
-        let pd = ctxt.buffer.pd();
-        let is_own = self.pd.as_ref().is_some_and(|own| Arc::ptr_eq(own, pd));
-        if !is_own || (!U::IS_CLIENT && self.idle.len() >= RECV_BATCH) {
-            self.made = self.made.saturating_sub(1);
-            return Some(ctxt);
-        }
-        // The CPU may have written to the message.
-        ctxt.buffer.sync_for_device(ctxt.length);
-        ctxt.length = 0;
-        self.idle.push_front(ctxt);
-        None
     }
 }
 
@@ -179,7 +165,11 @@ impl<U: QpUser> QueuePair<U> {
     fn make_recvs(&self, target: u32, flags: Flags) -> Result<(), SqError> {
         let mut rq = self.recv.lock();
         while rq.posted.len().saturating_add(rq.idle.len()) < target {
-            let pd = rq.pd.clone().ok_or(SqError::Closed)?;
+            if !rq.is_open {
+                return Err(SqError::Closed);
+            }
+            // SAFETY: The queue is open, so the hardware objects exist (type invariant).
+            let pd = unsafe { self.hw() }.pd.clone();
             drop(rq);
             let ctxt = RecvCtxt::new(&pd, self.caps.recv_size, self.next_cid(), flags);
             let ctxt = ctxt.map_err(|_| SqError::NoMem)?;
@@ -190,10 +180,28 @@ impl<U: QpUser> QueuePair<U> {
         Ok(())
     }
 
+    /// Puts a Receive on `idle` of `rq`, the queue of this queue pair, or returns it to be freed
+    /// after unlocking.
+    fn put_idle(&self, rq: &mut RecvQueue<U>, mut ctxt: RecvBox<U>) -> Option<RecvBox<U>> {
+        // SAFETY: The queue is open, so the hardware objects exist (type invariant).
+        let is_own = rq.is_open && Arc::ptr_eq(unsafe { &self.hw().pd }, ctxt.buffer.pd());
+        if !is_own || (!U::IS_CLIENT && rq.idle.len() >= RECV_BATCH) {
+            rq.made = rq.made.saturating_sub(1);
+            return Some(ctxt);
+        }
+        // The CPU may have written to the message.
+        ctxt.buffer.sync_for_device(ctxt.length);
+        ctxt.length = 0;
+        rq.idle.push_front(ctxt);
+        None
+    }
+
     /// Keeps a Receive to be posted again, without what the user has kept with it. Does not sleep.
     pub(crate) fn put_recv(&self, mut ctxt: RecvBox<U>) {
         ctxt.data = U::Recv::default();
-        let surplus = self.recv.lock().put_idle(ctxt);
+        let mut rq = self.recv.lock();
+        let surplus = self.put_idle(&mut rq, ctxt);
+        drop(rq);
         drop(surplus);
     }
 
@@ -214,7 +222,7 @@ impl<U: QpUser> QueuePair<U> {
         mut rq: SpinLockGuard<'_, RecvQueue<U>>,
         count: u32,
     ) -> Result<u32, SqError> {
-        if rq.pd.is_none() {
+        if !rq.is_open {
             return Err(SqError::Closed);
         }
         let (mut first, mut batch) = (null_mut(), List::new());
@@ -253,8 +261,7 @@ impl<U: QpUser> QueuePair<U> {
             bindings::rpcrdma_ib_post_recv(self.hw().qp.as_ptr(), first, &mut rest)
         });
         if let Err(error) = status {
-            // It is not the last reference: the hardware objects have one.
-            rq.pd = None;
+            rq.is_open = false;
             drop(rq);
             if U::IS_CLIENT {
                 trace::xprtrdma_post_recvs_err(self.cq_number, error);
@@ -276,7 +283,7 @@ impl<U: QpUser> CqContext<'_, U> {
     pub(crate) fn repost(&mut self, ctxt: RecvBox<U>) {
         let qp = self.qp();
         let mut rq = qp.recv.lock();
-        let surplus = rq.put_idle(ctxt);
+        let surplus = qp.put_idle(&mut rq, ctxt);
         let room = qp.caps.max_recv_wr.saturating_sub(rq.posted.len());
         let batch = qp.caps.recv_batch;
         if rq.idle.len().min(room) >= batch {
