@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Completion queues, completion handles (`struct ib_cqe`), and what completions report.
+//! Completion queues, cqes (`struct ib_cqe`), and what completions report.
 
 use super::{
     qp::{QpUser, QueuePair},
@@ -13,8 +13,8 @@ use kernel::{error::from_err_ptr, prelude::*, str::CStrExt};
 /// The completion queue of one queue pair, for both of its work queues. The RDMA core polls it in a
 /// work item, so that at most one completion handler of the queue pair runs at a time.
 ///
-/// A queue of the RDMA core's pool would not ensure that: another user of the pool polls it in his
-/// own thread when he ends a queue pair with a shared receive queue (`ib_drain_qp()`).
+/// A queue of the RDMA core's pool would not ensure that: another user of the pool polls it in its
+/// own thread when it destroys a queue pair with a shared receive queue (`ib_drain_qp()`).
 ///
 /// # Invariants
 ///
@@ -85,8 +85,8 @@ impl<'a, U: QpUser> CqContext<'a, U> {
     }
 }
 
-/// A completion handle, which is a field of the `T` whose work requests it completes. `ID`
-/// distinguishes the handles of a type that has several.
+/// A cqe, which is a field of the `T` whose work requests have it as their `wr_cqe`. `ID`
+/// distinguishes the cqes of a type that has several.
 #[repr(transparent)]
 pub(super) struct Cqe<T, const ID: u64 = 0> {
     raw: bindings::ib_cqe,
@@ -94,7 +94,7 @@ pub(super) struct Cqe<T, const ID: u64 = 0> {
 }
 
 impl<T: Complete<ID>, const ID: u64> Cqe<T, ID> {
-    /// A handle that calls [`Complete::complete`] on the object that contains it.
+    /// A cqe that calls [`Complete::complete`] on the object that contains it.
     pub(super) const fn new() -> Self {
         Self {
             raw: bindings::ib_cqe {
@@ -115,7 +115,7 @@ pub(super) unsafe trait Complete<const ID: u64 = 0>: Sized {
     /// The user of the queue pair.
     type User: QpUser;
 
-    /// The offset of the handle in bytes.
+    /// The offset of the cqe in bytes.
     const OFFSET: usize;
 
     /// The `wr_cqe` of a work request whose completion goes to `this`.
@@ -123,7 +123,7 @@ pub(super) unsafe trait Complete<const ID: u64 = 0>: Sized {
         this.wrapping_byte_add(Self::OFFSET).cast_mut().cast()
     }
 
-    /// Handles the completion `wc` of a work request that was posted with the handle in `this`.
+    /// Handles the completion `wc` of a work request that was posted with the cqe in `this`.
     /// Process context; does not sleep.
     ///
     /// # Safety
@@ -153,8 +153,8 @@ unsafe extern "C" fn done<T: Complete<ID>, const ID: u64>(
     // INVARIANT: The RDMA core handles the completions of a CQ one after the other.
     let mut cx = CqContext { qp };
     // SAFETY: The RDMA core calls the handler that it finds through the `wr_cqe` of the request.
-    // Only handles within a `T` have this function as their handler, so the pointer is that of such
-    // a handle.
+    // Only cqes within a `T` have this function as their handler, so the pointer is that of such a
+    // cqe.
     unsafe {
         let this = wc.__bindgen_anon_1.wr_cqe.cast::<T>();
         T::complete(
@@ -165,15 +165,15 @@ unsafe extern "C" fn done<T: Complete<ID>, const ID: u64>(
     }
 }
 
-/// The handle that the peer's Send With Invalidate has invalidated; it exists only while that
+/// The rkey that the peer's Send With Invalidate has invalidated; it exists only while that
 /// completion is handled.
 ///
 /// # Invariants
 ///
-/// A successful Receive completion of the queue pair `qp` reported the handle, so the handle is
-/// invalid there.
+/// A successful Receive completion of the queue pair `qp` reported the rkey, so the rkey is invalid
+/// there.
 pub(crate) struct RemoteInvalidation<'a> {
-    handle: u32,
+    rkey: u32,
     qp: *const c_void,
     completion: PhantomData<&'a ()>,
 }
@@ -182,7 +182,7 @@ pub(crate) struct RemoteInvalidation<'a> {
 const WITH_INVALIDATE: i32 = bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32;
 
 impl RemoteInvalidation<'_> {
-    /// Reads the handle from a Receive completion.
+    /// Reads the rkey from a Receive completion.
     ///
     /// # Safety
     ///
@@ -192,19 +192,19 @@ impl RemoteInvalidation<'_> {
         if wc.wc_flags & WITH_INVALIDATE == 0 {
             return None;
         }
-        // SAFETY: The flag says that the union holds the handle.
-        let handle = unsafe { &wc.ex.invalidate_rkey };
-        // INVARIANT: A successful Receive completion reported the handle.
+        // SAFETY: The flag says that the union holds the rkey.
+        let rkey = unsafe { &wc.ex.invalidate_rkey };
+        // INVARIANT: A successful Receive completion reported the rkey.
         Some(Self {
-            handle: **handle,
+            rkey: **rkey,
             qp,
             completion: PhantomData,
         })
     }
 
-    /// The handle, if it was reported by `qp`.
-    pub(super) fn into_handle(self, qp: *const c_void) -> Option<u32> {
-        core::ptr::eq(self.qp, qp).then_some(self.handle)
+    /// The rkey, if it was reported by `qp`.
+    pub(super) fn into_rkey(self, qp: *const c_void) -> Option<u32> {
+        core::ptr::eq(self.qp, qp).then_some(self.rkey)
     }
 }
 

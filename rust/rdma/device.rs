@@ -266,8 +266,9 @@ impl Pd {
     }
 
     /// Records that the device has refused to stop the domain's queue pair, of which there is only
-    /// one. Providers report that they have destroyed an object even if the device does not answer:
-    /// memory that the device could reach is not freed from now on.
+    /// one: bnxt_re says so when the firmware does not answer (`bnxt_qplib_modify_qp()`). Providers
+    /// report that they have destroyed an object even then: memory that the device could reach is
+    /// not freed from now on.
     pub(super) fn set_unstoppable(&self, error: Error) {
         self.is_unstoppable.store(true, Relaxed);
         self.log_lost("does not stop a queue pair", error);

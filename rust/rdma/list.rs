@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A linked list of boxes, linked through a field of theirs.
+//!
+//! The kernel crate's list takes counted references (`ListArc`), which give no `&mut`. Contexts of
+//! Sends and Receives, and MRs, have one owner, who writes to them without a lock.
 
 use core::{
     cell::UnsafeCell,

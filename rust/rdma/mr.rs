@@ -2,9 +2,9 @@
 
 //! Memory regions that are registered by work requests (FRWR), and their states.
 //!
-//! 1. [`Idle`]: no pages are mapped. The peer has no handle, or an invalid one.
-//! 2. [`Mapped`]: pages are mapped for DMA, and the region has a new handle that was not sent yet.
-//! 3. [`Registered`]: the registration was posted; the peer may use the handle.
+//! 1. [`Idle`]: no pages are mapped. The peer has no rkey, or an invalid one.
+//! 2. [`Mapped`]: pages are mapped for DMA, and the region has a new rkey that was not sent yet.
+//! 3. [`Registered`]: the registration was posted; the peer may use the rkey.
 //!
 //! A region returns from 3 to 1 only by an invalidation, remote or local, or by its destruction,
 //! which also invalidates it. Pages are unmapped on the way into state 1, never earlier. A provider
@@ -51,8 +51,8 @@ const REMOTE_READ: i32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ as i32;
 const REMOTE_WRITE: i32 = (bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE
     | bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE) as i32;
 
-/// How often a provider is asked again to destroy a region, and after which pauses: it may have no
-/// memory for that, or say that the device is busy.
+/// How often a provider is asked again to destroy a region, and after which pauses: irdma may have
+/// no memory for that (`irdma_hwdereg_mr()`), or say that the device is busy.
 const DESTROY_ATTEMPTS: u32 = 4;
 const DESTROY_PAUSE: Delta = Delta::from_millis(20);
 
@@ -222,7 +222,7 @@ impl Mr<Idle> {
         Ok(mr)
     }
 
-    /// Maps `pieces` of memory of one owner, in order, and gives the region a new handle.
+    /// Maps `pieces` of memory of one owner, in order, and gives the region a new rkey.
     fn map<'a>(
         &mut self,
         pieces: impl Iterator<Item = &'a Exposable<'a>> + Clone,
@@ -262,7 +262,7 @@ impl Mr<Idle> {
         let mr = unsafe { &mut *ptr };
         self.length = u32::try_from(mr.length).map_err(|_| EIO)?;
         mr.iova = (u64::from(tag) << 32) | (mr.iova & u64::from(page_size.wrapping_sub(1)));
-        // A new low byte invalidates every earlier handle of the region, as in
+        // A new low byte invalidates every earlier rkey of the region, as in
         // ib_update_fast_reg_key().
         let key = mr.rkey.wrapping_add(1) & 0xff;
         mr.lkey = mr.lkey & !0xff | key;
@@ -275,7 +275,7 @@ impl Mr<Idle> {
 /// What the peer learns of a region: one RDMA segment (RFC 8166 section 3.4.3).
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
-    /// The handle.
+    /// The rkey.
     pub(crate) handle: u32,
     /// Length in bytes.
     pub(crate) length: u32,
@@ -306,7 +306,7 @@ impl<S> MrList<S> {
 }
 
 impl MrList<Idle> {
-    /// Maps `pieces` of memory with the first region, gives it a new handle, and moves it to the
+    /// Maps `pieces` of memory with the first region, gives it a new rkey, and moves it to the
     /// end of `mapped`. All pieces have one owner, and are all counted or all not. Several pieces
     /// take a region of type [`MrType::SgGaps`].
     ///
@@ -380,14 +380,14 @@ impl MrList<Mapped> {
 }
 
 impl MrList<Registered> {
-    /// Removes the region with this handle, if it is in the list.
+    /// Removes the region with this rkey, if it is in the list.
     ///
     /// # Safety
     ///
-    /// The peer has invalidated the handle, in the protection domain of these regions.
-    pub(super) unsafe fn take_invalidated(&mut self, handle: u32) -> MrList<Idle> {
+    /// The peer has invalidated the rkey, in the protection domain of these regions.
+    pub(super) unsafe fn take_invalidated(&mut self, rkey: u32) -> MrList<Idle> {
         let mut invalidated = List::new();
-        if let Some(mr) = self.remove_first(|mr| mr.mr().rkey == handle) {
+        if let Some(mr) = self.remove_first(|mr| mr.mr().rkey == rkey) {
             mr.trace(trace::xprtrdma_mr_reminv);
             invalidated.push_back(mr);
         }

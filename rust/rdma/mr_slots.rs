@@ -28,7 +28,7 @@ pub(super) struct MrSlotState<S> {
     pub(super) data: S,
 }
 
-/// A slot. Its handles complete the local invalidations of its MRs.
+/// A slot. Its cqes complete the local invalidations of its MRs.
 #[pin_data]
 struct MrSlot<U: QpUser> {
     /// Of the last one of a chain.
@@ -64,13 +64,13 @@ impl<U: QpUser> SlotGuard<'_, U> {
     /// Removes the MR that the peer has invalidated, if it is one of these and no invalidation of
     /// them all is in progress.
     pub(crate) fn take_invalidated(&mut self, proof: RemoteInvalidation<'_>) -> MrList<Idle> {
-        // With an empty slot other MRs could be registered in it, and would be taken for those
-        // whose invalidation completes.
-        match proof.into_handle(self.qp.address()) {
+        // A LOCAL_INV chain is posted: an emptied slot could be reused, and its completion would
+        // take the new MRs.
+        match proof.into_rkey(self.qp.address()) {
             // SAFETY: `qp`, with which these MRs were registered (type invariant), has reported
-            // their handle as invalid.
-            Some(handle) if !self.state.is_invalidating => unsafe {
-                self.state.mrs.take_invalidated(handle)
+            // their rkey as invalid.
+            Some(rkey) if !self.state.is_invalidating => unsafe {
+                self.state.mrs.take_invalidated(rkey)
             },
             _ => MrList::new(),
         }

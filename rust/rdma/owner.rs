@@ -238,8 +238,9 @@ impl<U: QpUser> Deref for QpOwner<U> {
 }
 
 /// Ends the connection, waits until every work request has completed, and destroys the hardware
-/// objects. No handler runs any more afterwards, even if the device has refused to stop, as some do
-/// for good. May sleep; must not be dropped in a completion handler or CM event handler.
+/// objects. No handler runs any more afterwards, even if the device has refused to stop
+/// ([`Pd::set_unstoppable`]). May sleep; must not be dropped in a completion handler or CM event
+/// handler.
 impl<U: QpUser> Drop for QpOwner<U> {
     fn drop(&mut self) {
         let qp = &*self.0;
@@ -285,8 +286,8 @@ impl<U: QpUser> Drop for QpOwner<U> {
         used.append(&mut sq.unsignalled);
         let mut contexts = sq.idle.take();
         drop(sq);
-        // A device that does not even take the command to stop may use pages even when the queue
-        // pair is destroyed: they are leaked.
+        // A device that has refused to stop may use pages even when the queue pair is destroyed:
+        // they are leaked.
         let is_lost = hw.pd.is_unstoppable();
         while let Some(mut ctxt) = used.pop_front() {
             qp.user.pages_put(&ctxt.data, ctxt.pages.len());

@@ -49,6 +49,7 @@ pub(super) fn describe<'a>(
         used = end;
     }
     let last = sg.get_mut(used.checked_sub(1)?)?;
+    // This is sg_mark_end().
     last.page_link |= usize::try_from(bindings::SG_END).ok()?;
     Some((i32::try_from(used).ok()?, exposed))
 }

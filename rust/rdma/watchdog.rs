@@ -2,7 +2,7 @@
 
 //! Whether the peer lets what was handed over to a send queue complete in time.
 
-/// How many runs after it was handed over a chain has to be done.
+/// A chain must complete within this many runs.
 const LATE_RUNS: usize = 6;
 
 /// How many runs in a row may find that nothing has completed. One is not enough: on a machine
