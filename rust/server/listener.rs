@@ -17,11 +17,11 @@ use crate::{
     },
 };
 use kernel::{
-    new_condvar, new_mutex, new_work,
+    new_delayed_work, new_mutex,
     prelude::*,
-    sync::{Arc, CondVar, Mutex},
+    sync::{Arc, Mutex},
     time::msecs_to_jiffies,
-    workqueue::{impl_has_work, Work, WorkItem},
+    workqueue::{impl_has_delayed_work, DelayedWork, WorkItem},
 };
 
 /// The most bytes of data in one RPC, which sunrpc allows any transport (`RPCSVC_MAXPAYLOAD`).
@@ -38,14 +38,11 @@ pub(crate) static CLASS: SvcClass<SvcRdmaListener> =
 pub(crate) struct SvcRdmaListener {
     #[pin]
     state: Mutex<State>,
-    /// Notified when the listener is closed.
+    /// Listens anew. Until it runs it keeps the listener, and thus the module.
     #[pin]
-    closed: CondVar,
-    /// Listens anew.
-    #[pin]
-    work: Work<Self>,
+    work: DelayedWork<Self>,
     shared: SharedListener,
-    /// Where the work is done.
+    /// Pins the module; runs `work`.
     user: ClassUser,
     // Last: it owns sunrpc's object.
     xprt: OwnedSvcXprt,
@@ -57,45 +54,46 @@ struct State {
     address: SocketAddress,
     /// Whether it does not listen any longer, or not yet.
     is_closed: bool,
+    /// Whether the log says that no device has the address.
+    is_logged: bool,
 }
 
-impl_has_work! {
-    impl HasWork<Self> for SvcRdmaListener { self.work }
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self> for SvcRdmaListener { self.work }
 }
 
 impl WorkItem for SvcRdmaListener {
     type Pointer = Arc<Self>;
 
-    /// Listens at the address again, once a device has it. May sleep.
+    /// Tries to listen at the address again, unless the listener is closed. Until a device has the
+    /// address, each attempt queues the next one, and has no worker in between. May sleep.
     fn run(this: Arc<Self>) {
         let _scope = ReclaimScope::noio();
         let mut state = this.state.lock();
         // The port has to be free before it can be listened at again. Destroying the identifier
         // waits for handlers, which do not take the lock.
         state.id = None;
-        let mut is_logged = false;
-        while !state.is_closed {
-            let address = state.address;
-            match rdma::Listener::new(&this.xprt.net, &address, this.clone()) {
-                Ok(id) => {
-                    state.id = Some(id);
-                    this.shared.moves.increment();
-                    return;
-                }
-                Err(error) if !is_logged => {
+        if state.is_closed {
+            return;
+        }
+        let address = state.address;
+        match rdma::Listener::new(&this.xprt.net, &address, this.clone()) {
+            Ok(id) => {
+                state.id = Some(id);
+                state.is_logged = false;
+                this.shared.moves.increment();
+            }
+            Err(error) => {
+                if !core::mem::replace(&mut state.is_logged, true) {
                     let port = address.port();
                     pr_warn!(
                         "{address} port {port}: cannot listen for clients, and goes on trying: \
                          {error:?}\n"
                     );
-                    is_logged = true;
                 }
-                Err(_) => {}
+                let pause = msecs_to_jiffies(PAUSE_MS);
+                ClassUser::enqueue_delayed(&this, |this| &this.user, pause);
             }
-            // It does not matter what ends the wait.
-            let _ = this
-                .closed
-                .wait_interruptible_timeout(&mut state, msecs_to_jiffies(PAUSE_MS));
         }
     }
 }
@@ -121,7 +119,6 @@ impl SvcTransport for SvcRdmaListener {
         state.is_closed = true;
         let id = state.id.take();
         drop(state);
-        self.closed.notify_all();
         drop(id);
     }
 }
@@ -141,12 +138,12 @@ impl SvcListener for SvcRdmaListener {
             address: *address,
             // Should this fail, an event that has come meanwhile is not to listen anew.
             is_closed: true,
+            is_logged: false,
         };
         let this = Arc::pin_init(
             pin_init!(Self {
                 state <- new_mutex!(state, "rpcrdma_listener"),
-                closed <- new_condvar!("rpcrdma_listener"),
-                work <- new_work!("rpcrdma_listener"),
+                work <- new_delayed_work!("rpcrdma_listener"),
                 shared,
                 user,
                 xprt,

@@ -10,8 +10,12 @@ use kernel::{
     ffi::c_char,
     prelude::*,
     str::CStr,
-    sync::atomic::{Acquire, Atomic, Full, Relaxed, Release},
-    workqueue::{Queue, RawWorkItem},
+    sync::{
+        atomic::{Acquire, Atomic, Full, Relaxed, Release},
+        Arc,
+    },
+    time::Jiffies,
+    workqueue::{Queue, RawDelayedWorkItem, RawWorkItem},
 };
 
 /// The number of the class "rdma" (`XPRT_TRANSPORT_RDMA`).
@@ -47,11 +51,11 @@ pub(super) type Setup =
 pub(crate) struct Class {
     raw: UnsafeCell<RawClass>,
     was_registered: Atomic<bool>,
-    /// Where the class's transports connect and end; null while there can be none.
+    /// Where the users' work runs, such as the end of a transport; null while there can be none.
     queue: Atomic<*mut bindings::workqueue_struct>,
     /// What the class's transports have in common, if anything. Set before `queue` is.
     shared: Atomic<*mut c_void>,
-    /// Transports, and calls of `setup` in progress.
+    /// Transports, calls of `setup` in progress, and listeners.
     users: Atomic<usize>,
 }
 
@@ -234,6 +238,21 @@ impl ClassUser {
     pub(crate) fn enqueue<W: RawWorkItem<0> + Send + 'static>(&self, work: W) -> W::EnqueueOutput {
         // SAFETY: By the type's invariant the queue is valid. Its destruction waits for the work.
         unsafe { Queue::from_raw(self.queue.as_ptr().cast()) }.enqueue(work)
+    }
+
+    /// Queues `work` on the queue of its own `user` to run after `delay` jiffies, unless it is
+    /// queued already. Does not sleep.
+    pub(crate) fn enqueue_delayed<W: Send + Sync + 'static>(
+        work: &Arc<W>,
+        user: fn(&W) -> &Self,
+        delay: Jiffies,
+    ) where
+        Arc<W>: RawDelayedWorkItem<0>,
+    {
+        let queue = user(work).queue.as_ptr().cast();
+        // SAFETY: `work` lends the user of the queue, and is counted until it runs, so the queue is
+        // valid until then (type invariant). Its destruction waits for work that runs.
+        unsafe { Queue::from_raw(queue) }.enqueue_delayed(work.clone(), delay);
     }
 }
 
