@@ -91,8 +91,7 @@ impl WorkItem for SvcRdmaListener {
                          {error:?}\n"
                     );
                 }
-                let pause = msecs_to_jiffies(PAUSE_MS);
-                ClassUser::enqueue_delayed(&this, |this| &this.user, pause);
+                ClassUser::enqueue_delayed(&this, |this| &this.user, msecs_to_jiffies(PAUSE_MS));
             }
         }
     }
@@ -117,9 +116,7 @@ impl SvcTransport for SvcRdmaListener {
     fn detach(&self) {
         let mut state = self.state.lock();
         state.is_closed = true;
-        let id = state.id.take();
-        drop(state);
-        drop(id);
+        state.id = None;
     }
 }
 

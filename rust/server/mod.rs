@@ -26,7 +26,7 @@
 //! completion that frees entries posts it.
 //!
 //! Lock order: `SvcxprtRdma::incoming`, then the lock of the send queue. The listener's
-//! (`SvcRdmaListener::state`) is held while it begins to listen, also anew. All others are leaves;
+//! (`SvcRdmaListener::state`) is held while it begins and stops listening. All others are leaves;
 //! that of the receive queue is also taken with `incoming` held, and so are those of
 //! svc_xprt_enqueue().
 

@@ -14,7 +14,6 @@ use kernel::{
         atomic::{Acquire, Atomic, Full, Relaxed, Release},
         Arc,
     },
-    time::Jiffies,
     workqueue::{Queue, RawDelayedWorkItem, RawWorkItem},
 };
 
@@ -242,11 +241,9 @@ impl ClassUser {
 
     /// Queues `work` on the queue of its own `user` to run after `delay` jiffies, unless it is
     /// queued already. Does not sleep.
-    pub(crate) fn enqueue_delayed<W: Send + Sync + 'static>(
-        work: &Arc<W>,
-        user: fn(&W) -> &Self,
-        delay: Jiffies,
-    ) where
+    pub(crate) fn enqueue_delayed<W>(work: &Arc<W>, user: fn(&W) -> &Self, delay: usize)
+    where
+        W: Send + Sync + 'static,
         Arc<W>: RawDelayedWorkItem<0>,
     {
         let queue = user(work).queue.as_ptr().cast();
