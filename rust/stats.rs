@@ -146,7 +146,7 @@ counters! {
 /// How an RPC is conveyed: the forms of its Call and of its Reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Form {
-    /// 0: inline; 1: with a Read chunk; 2: with several; 3: as a Position Zero Read chunk.
+    /// [`Self::INLINE_CALL`], or one of the constants that follow it.
     pub(crate) call: u8,
     /// 1 with Write chunks, plus 2 with a Reply chunk: at the client those that it offers, at the
     /// server those that are used.
@@ -154,6 +154,12 @@ pub(crate) struct Form {
 }
 
 impl Form {
+    /// Calls: inline, with a Read chunk, with several, as a Position Zero Read chunk.
+    pub(crate) const INLINE_CALL: u8 = 0;
+    pub(crate) const READ_CHUNK: u8 = 1;
+    pub(crate) const SEVERAL_READ_CHUNKS: u8 = 2;
+    pub(crate) const POSITION_ZERO: u8 = 3;
+
     /// Both inline.
     pub(crate) const INLINE: Self = Self { call: 0, reply: 0 };
 
@@ -179,9 +185,9 @@ impl From<&Plan> for Form {
     fn from(plan: &Plan) -> Self {
         Self {
             call: match plan.call {
-                CallForm::Inline => 0,
-                CallForm::ReadChunk { .. } => 1,
-                CallForm::PositionZero => 3,
+                CallForm::Inline => Self::INLINE_CALL,
+                CallForm::ReadChunk { .. } => Self::READ_CHUNK,
+                CallForm::PositionZero => Self::POSITION_ZERO,
             },
             reply: match plan.reply {
                 ReplyForm::Inline => 0,

@@ -15,7 +15,7 @@ use crate::{
     error::Cause,
     proto::wire::{header::Xid, private_data::Thresholds},
     rdma::{QpOwner, QueuePair},
-    stats::{self, Forms, Latency, Stats},
+    stats::{self, Form, Forms, Latency, Stats},
     sunrpc::{
         client::{
             Backchannel, ClientClass, ClientTransport, ForwardRqst, OwnedXprt, Rqst, SendError,
@@ -195,7 +195,7 @@ impl ClientTransport for Client {
             s.fixup_bytes.get(),
             s.failed_marshals.get(),
             s.bad_replies.get(),
-            self.calls.sum(|form| form.call == 3),
+            self.calls.sum(|form| form.call == Form::POSITION_ZERO),
             s.regions_allocated.get(),
             s.local_invalidations.get(),
             s.send_queue_full.get(),

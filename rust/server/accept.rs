@@ -64,12 +64,11 @@ impl SvcxprtRdma {
             remote_invalidation: attributes.memory_management,
         };
         let theirs = PrivateData::find(&request.private_data).map(|(_, found)| found);
-        let private_data = (own, theirs);
         let thresholds = negotiate(own, theirs);
-        let incoming = Incoming::new(credits, thresholds);
         let this = pin_init!(Self {
             peer: request.peer_address(),
-            private_data,
+            own_data: own,
+            peer_data: theirs,
             thresholds,
             read_depth,
             versions: sysctl::server_versions(),
@@ -78,7 +77,7 @@ impl SvcxprtRdma {
             number: NEXT.fetch_add(1, Relaxed),
             since: Instant::now(),
             stats: Stats::new(),
-            incoming <- new_spinlock!(incoming, "rpcrdma_incoming"),
+            incoming <- new_spinlock!(Incoming::new(credits, *thresholds), "rpcrdma_incoming"),
             reply_load: Atomic::new(0),
             cause: SetOnce::new(),
             is_flushed: Atomic::new(false),
@@ -94,29 +93,28 @@ impl SvcxprtRdma {
 /// memory for RDMA Reads.
 fn caps(conn: &SvcxprtRdma, device: &Device, credits: u32, registers_reads: bool) -> (QpCaps, u32) {
     let attributes = device.attributes();
-    // All pages of the largest RPC, each of them an element.
+    // Each page of the largest RPC is an element of a gather list.
     let pages = conn.svc.max_message.div_ceil(PAGE_SIZE);
     let sge = |limit: u32| NonZeroU32::new(limit.min(MAX_TRANSFER_SGE)).unwrap_or(NonZeroU32::MIN);
     let full = pages
         / if registers_reads {
-            // The RDMA core adds the work requests of Reads.
+            // Its Reads: the RDMA core adds their work requests. So this counts the Writes.
             sge(attributes.max_send_sge)
         } else {
             sge(attributes.max_transfer_sge)
         };
-    // Each range has up to as many pages as a region.
+    // A range with more pages than a region is split.
     let more = pages / attributes.region_pages();
     let full = full.saturating_add(more);
-    let (own, _) = conn.private_data;
     let caps = QpCaps {
         max_recv_wr: credits
             .saturating_add(SPARE_RECEIVES)
             .saturating_add(BACKWARD_CREDITS),
-        recv_size: own.receive.bytes(),
+        recv_size: conn.own_data.receive.bytes(),
         recv_batch: 1,
-        send_size: own.send.bytes().max(conn.thresholds.send),
+        send_size: conn.own_data.send.bytes().max(conn.thresholds.send),
         max_send_wr: send_requests(full),
-        // The RDMA core takes into account that Reads may have fewer.
+        // The RDMA core limits the elements of a Read to max_sge_rd.
         max_send_sge: sge(attributes.max_send_sge).get(),
         first_sends: 0,
         max_sends: u32::MAX,
@@ -144,9 +142,9 @@ impl Connection {
         let attributes = device.attributes();
         let credits = sysctl::max_requests().min(attributes.max_qp_wr / 4).max(1);
         let (svc, listener) = (new.owned(), listener.clone());
-        let conn = SvcxprtRdma::new(svc, listener, &request, &device, credits)?;
-        let id = request.into_id(conn.clone());
-        let (caps, full) = caps(&conn, &device, credits, id.is_iwarp());
+        let rdma = SvcxprtRdma::new(svc, listener, &request, &device, credits)?;
+        let id = request.into_id(rdma.clone());
+        let (caps, full) = caps(&rdma, &device, credits, id.is_iwarp());
         let pd = Arc::new(Pd::new(device.clone())?, GFP_KERNEL)?;
         let registered = caps.registered_requests(&id);
         let (held, needed) = (attributes.max_qp_wr, least_send_queue(full, registered));
@@ -157,16 +155,16 @@ impl Connection {
             );
             return Err(ERANGE);
         }
-        let qp = QpOwner::new(id, &pd, &caps, conn.clone())?;
+        let qp = QpOwner::new(id, &pd, &caps, rdma.clone())?;
         let connection = Self {
-            _removal: RemovalNotice::new(&device, conn.clone())?,
-            qp: KBox::pin_init(WithFiles::new(conn.number, Ok::<_, Error>(qp)), GFP_KERNEL)?,
+            _removal: RemovalNotice::new(&device, rdma.clone())?,
+            qp: KBox::pin_init(WithFiles::new(rdma.number, Ok::<_, Error>(qp)), GFP_KERNEL)?,
         };
         let connection = Arc::new(connection, GFP_KERNEL)?;
-        conn.post_all_recvs(&connection.qp, GFP_KERNEL)?;
-        let private_data = conn.private_data.0.encode();
-        connection.qp.accept(&private_data, conn.read_depth)?;
-        conn.listener.accepted.increment();
+        rdma.post_all_recvs(&connection.qp, GFP_KERNEL)?;
+        let private_data = rdma.own_data.encode();
+        connection.qp.accept(&private_data, rdma.read_depth)?;
+        rdma.listener.accepted.increment();
         Ok(new.publish(connection))
     }
 }

@@ -30,7 +30,7 @@ impl BcConnection for Connection {
     }
 
     fn bc_sendto(&self, xid: u32, call: &XdrBuf<'_>) -> Result<(), SendError> {
-        send(self.qp(), Xid(xid), call).map_err(|error| match error {
+        send(&self.qp, Xid(xid), call).map_err(|error| match error {
             ENOMEM => SendError::NoMemory,
             EPIPE => SendError::NotConnected,
             _ => {
@@ -44,7 +44,7 @@ impl BcConnection for Connection {
     }
 
     fn overdue(&self) {
-        self.conn().force_close(Cause::TimedOut);
+        self.qp.user().force_close(Cause::TimedOut);
     }
 }
 

@@ -3,14 +3,14 @@
 //! The Calls of one connection until a thread takes them, which of them a thread may take, and the
 //! grants that limit them.
 //!
-//! XPT_DATA is set while there is a Call. A thread that may not start it
+//! XPT_DATA is set when a thread may find a Call. A thread that may not start it
 //! ([`SvcxprtRdma::try_take`]) clears the flag, and does not wait; [`SvcxprtRdma::wake`] sets it
 //! again when a limit that held the Call back changes.
 
 use super::{
     recvfrom::CallInfo,
     sizes::{BACKWARD_CREDITS, FIRST_GRANT, SPARE_RECEIVES},
-    transport::{Qp, RecvCtxt, SvcxprtRdma},
+    transport::{Qp, RecvBox, SvcxprtRdma},
     v2::VersionTwo,
 };
 use crate::{
@@ -19,30 +19,19 @@ use crate::{
         responder::grants::Grants,
         wire::{header::Credits, private_data::Thresholds},
     },
-    rdma::{CqContext, List, RecvCtxt as Receive, SqError, RECV_BATCH},
+    rdma::{CqContext, List, RecvCtxt, SqError, RECV_BATCH},
     sunrpc::{jiffies, jiffies_to_ms},
 };
-use kernel::{
-    alloc::Flags,
-    prelude::*,
-    sync::atomic::Relaxed,
-    time::{delay::fsleep, Delta},
-};
-
-/// How long a thread waits before it looks again whether there is memory.
-const MEMORY_PAUSE: Delta = Delta::from_millis(10);
-
-/// How often it does so before the connection ends.
-const MEMORY_TRIES: u32 = 100;
+use kernel::{alloc::Flags, prelude::*, sync::atomic::Relaxed};
 
 /// What the completions and the threads of one connection share.
 pub(super) struct Incoming {
     /// Whether the handshake is over: messages may arrive earlier, but wait for that.
     pub(super) is_established: bool,
     /// Calls whose RDMA Reads are done. They go first: their pages are limited.
-    reads_done: List<Receive<SvcxprtRdma>>,
+    reads_done: List<RecvCtxt<SvcxprtRdma>>,
     /// Other Calls, and messages to be refused.
-    ready: List<Receive<SvcxprtRdma>>,
+    ready: List<RecvCtxt<SvcxprtRdma>>,
     pub(super) grants: Grants,
     /// When a Call was answered or dropped last, or arrived while no other was outstanding, in
     /// jiffies.
@@ -70,7 +59,7 @@ impl Incoming {
     /// The Call to take next, once the handshake is over.
     fn head(&self) -> Option<&CallInfo> {
         let head = self.reads_done.first().or_else(|| self.ready.first());
-        head.filter(|_| self.is_established).map(Receive::data)
+        head.filter(|_| self.is_established).map(RecvCtxt::data)
     }
 
     /// For how many milliseconds the oldest Call has been outstanding, at least.
@@ -99,7 +88,7 @@ impl SvcxprtRdma {
 
     /// Takes the next Call, if a thread may take it now, and clears XPT_DATA if there is none.
     /// Called by the thread that has marked the transport as busy.
-    pub(super) fn take(&self, qp: &Qp) -> Option<RecvCtxt> {
+    pub(super) fn take(&self, qp: &Qp) -> Option<RecvBox> {
         let mut incoming = self.incoming.lock();
         let ctxt = self.try_take(&mut incoming, qp);
         if ctxt.is_none() || incoming.head().is_none() {
@@ -110,7 +99,7 @@ impl SvcxprtRdma {
 
     /// Takes the first Call, if its pages and those of its Reply are within the limits, no chain is
     /// pending, and there are the MRs that it needs.
-    fn try_take(&self, incoming: &mut Incoming, qp: &Qp) -> Option<RecvCtxt> {
+    fn try_take(&self, incoming: &mut Incoming, qp: &Qp) -> Option<RecvBox> {
         let head = incoming.head()?;
         let (pages, limit) = (head.pages_to_read, self.listener.page_limit);
         if pages > 0 && incoming.pages > 0 {
@@ -171,7 +160,7 @@ impl SvcxprtRdma {
     pub(super) fn queue(
         &self,
         cx: &mut CqContext<'_, Self>,
-        ctxt: RecvCtxt,
+        ctxt: RecvBox,
         requested: Credits,
         count: impl FnOnce(&mut Incoming),
     ) {
@@ -190,7 +179,7 @@ impl SvcxprtRdma {
         }
         let is_first = incoming.head().is_none();
         incoming.ready.push_back(ctxt);
-        // Otherwise one that is before it has been announced, or is held back by a limit.
+        // If there was a Call before it, `wake` was called for that, or will be when a limit changes.
         if is_first {
             self.wake(&incoming);
         }
@@ -203,7 +192,7 @@ impl SvcxprtRdma {
     }
 
     /// Queues a Call whose RDMA Reads are done.
-    pub(super) fn requeue(&self, qp: &Qp, ctxt: RecvCtxt) {
+    pub(super) fn requeue(&self, qp: &Qp, ctxt: RecvBox) {
         let mut incoming = self.incoming.lock();
         if self.svc.is_closing() {
             drop(incoming);
@@ -217,12 +206,11 @@ impl SvcxprtRdma {
         }
     }
 
-    /// Drops all Calls that no thread has taken. The transport is closed. Its memory may be needed
-    /// for long, so the listener's other connections get the pages of RDMA Reads.
+    /// Drops all Calls that no thread has taken, and counts the pages of RDMA Reads as the
+    /// listener's again: the closed transport may live on for long.
     pub(super) fn drop_ready(&self, qp: &Qp) {
         let mut incoming = self.incoming.lock();
-        let pages = incoming.pages;
-        self.put_read_pages(&mut incoming, pages);
+        self.put_read_pages(&mut incoming, u32::MAX);
         let (reads_done, ready) = (incoming.reads_done.take(), incoming.ready.take());
         drop(incoming);
         for mut list in [reads_done, ready] {
@@ -230,22 +218,6 @@ impl SvcxprtRdma {
                 qp.put_recv(ctxt);
             }
         }
-    }
-
-    /// Calls `make` again while it fails for lack of memory, for a second or until the connection
-    /// ends. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// The last one of `make`.
-    pub(super) fn wait_for_memory<T>(&self, mut make: impl FnMut() -> Result<T>) -> Result<T> {
-        for _ in 0..MEMORY_TRIES {
-            match make() {
-                Err(ENOMEM) if !self.svc.is_closing() => fsleep(MEMORY_PAUSE),
-                made => return made,
-            }
-        }
-        Err(ENOMEM)
     }
 
     /// A Call that offered memory for its Reply is done.

@@ -32,8 +32,8 @@ const PERIOD: Delta = Delta::from_secs(60);
 /// How many Calls that could not be answered are remembered.
 const UNANSWERABLE: usize = 16;
 
-/// How long they are remembered, in nanoseconds: until a requester has connected again and repeated
-/// them.
+/// How long they are remembered, in nanoseconds: a requester connects again and repeats a Call in
+/// less.
 const REMEMBERED: u64 = 60_000_000_000;
 
 /// The part of the machine's memory that the pages of all connections of a listener can have: one
@@ -58,8 +58,7 @@ pub(super) struct ListenerShared {
     pub(super) read_pages: Atomic<u32>,
     /// Pages of Replies, until their Sends complete.
     pub(super) reply_pages: Atomic<u32>,
-    /// The most of each, for connections that have some already: one that has none gets some, so
-    /// the limit can be exceeded by one message for each connection.
+    /// The limit of each. A connection without pages gets those of one message beyond it, too.
     pub(super) page_limit: u32,
     began: Instant<BootTime>,
     #[pin]
@@ -120,8 +119,8 @@ impl ListenerShared {
             && self.with_unanswerable(|calls, now| calls.is_refused(peer.host(), xid, now))
     }
 
-    /// Forgets a Call of `peer` that was refused.
-    pub(super) fn refused(&self, peer: &SocketAddress, xid: Xid) {
+    /// Forgets a Call of `peer` that was answered with an RDMA_ERROR.
+    pub(super) fn error_sent(&self, peer: &SocketAddress, xid: Xid) {
         if self.has_unanswerable.load(Relaxed) {
             self.with_unanswerable(|calls, _| calls.forget(peer.host(), xid));
         }
@@ -162,19 +161,22 @@ impl ListenerShared {
             Cause::Closed | Cause::Disconnected | Cause::DeviceRemoved
         );
         if !is_asked_for && self.may_log() {
-            let cause = cause.name();
-            pr_warn!("client {peer}: its connection has failed: {cause}\n");
+            pr_warn!(
+                "client {peer}: its connection has failed: {}\n",
+                cause.name()
+            );
         }
     }
 
     /// Whether one more line may be logged in this period, which is then counted.
     fn may_log(&self) -> bool {
         let mut log = self.log.lock();
-        if log.0.elapsed() >= PERIOD {
-            *log = (Instant::now(), 0);
+        let (since, lines) = &mut *log;
+        if since.elapsed() >= PERIOD {
+            (*since, *lines) = (Instant::now(), 0);
         }
-        log.1 = log.1.saturating_add(1);
-        log.1 <= LINES
+        *lines = lines.saturating_add(1);
+        *lines <= LINES
     }
 }
 
@@ -191,9 +193,8 @@ fn listener(shared: &ListenerShared, seq: &SeqFile) {
     }
     let ends = *shared.ends.lock();
     let accepted = shared.accepted.get();
-    let connections = accepted.saturating_sub(ends.sum());
     for (name, value) in [
-        ("connections", connections),
+        ("connections", accepted.saturating_sub(ends.sum())),
         ("accepted", accepted),
         ("accept_failures", shared.accept_failures.get()),
         ("rejected", shared.rejected.get()),

@@ -4,7 +4,7 @@
 
 use super::{
     rw, sendto,
-    transport::{Owner, Qp, RecvCtxt, SvcxprtRdma},
+    transport::{Owner, Qp, RecvBox, SvcxprtRdma},
     PAGE_SIZE,
 };
 use crate::{
@@ -81,8 +81,8 @@ impl CallInfo {
 
     /// Pages that the RDMA Reads for the Call fill.
     pub(super) fn read_pages(&self) -> u32 {
-        let index = self.index();
-        index.map_or(0, |index| index.layout.pages.div_ceil(PAGE_SIZE))
+        self.index()
+            .map_or(0, |index| index.layout.pages.div_ceil(PAGE_SIZE))
     }
 
     /// Whether nfsd may execute the Call, which offers memory for the Reply.
@@ -95,8 +95,7 @@ impl CallInfo {
     pub(super) fn needed_mrs(&self, qp: &Qp) -> u32 {
         match self.index() {
             Some(index) if self.pages_to_read > 0 => {
-                let ranges = index.reads.0.saturating_add(index.layout.read_chunks);
-                qp.mrs_of_reads(ranges, self.pages_to_read)
+                qp.mrs_of_reads(index.read_ranges(), self.pages_to_read)
             }
             // What the Reply takes is known when nfsd has encoded it.
             Some(index) if index.offers_memory => qp.mrs_of_writes(),
@@ -106,7 +105,7 @@ impl CallInfo {
 }
 
 /// A Receive has completed.
-pub(super) fn received(cx: &mut CqContext<'_, SvcxprtRdma>, mut ctxt: RecvCtxt) {
+pub(super) fn received(cx: &mut CqContext<'_, SvcxprtRdma>, mut ctxt: RecvBox) {
     let (qp, conn) = (cx.qp(), cx.user());
     conn.stats.received();
     let number = ctxt.cid();
@@ -162,7 +161,7 @@ pub(super) fn received(cx: &mut CqContext<'_, SvcxprtRdma>, mut ctxt: RecvCtxt) 
     info.pages_to_read = info.read_pages();
     conn.queue(cx, ctxt, requested, |incoming| {
         if is_error {
-            incoming.v2.refused();
+            incoming.v2.error_sent();
         } else if version != VERSION_ONE {
             incoming.v2.called(&incoming.grants);
         }
@@ -182,7 +181,7 @@ fn refusal(qp: &Qp, call: &ReceivedCall<'_>) -> Option<ResponderRefusal> {
 }
 
 /// The RDMA Reads for a message are done, and have filled `pages`.
-pub(super) fn reads_done(qp: &Qp, mut ctxt: RecvCtxt, pages: Option<PageVec>) {
+pub(super) fn reads_done(qp: &Qp, mut ctxt: RecvBox, pages: Option<PageVec>) {
     let number = ctxt.cid();
     let info = ctxt.with_data().1;
     let now = Instant::now();
@@ -190,7 +189,8 @@ pub(super) fn reads_done(qp: &Qp, mut ctxt: RecvCtxt, pages: Option<PageVec>) {
     if let (Some(index), Some(before)) = (info.index(), before) {
         let took = now - before;
         qp.user().stats.read(index, took);
-        trace::svcrdma_wc_read(qp.cq_number, number, index.reads.1, took);
+        let (_, bytes) = index.reads;
+        trace::svcrdma_wc_read(qp.cq_number, number, bytes, took);
     }
     info.pages = pages;
     info.pages_to_read = 0;
@@ -198,7 +198,7 @@ pub(super) fn reads_done(qp: &Qp, mut ctxt: RecvCtxt, pages: Option<PageVec>) {
 }
 
 /// `xpo_recvfrom`: takes the next message. Returns it if it is a complete Call.
-pub(super) fn recvfrom(qp: &Owner, rqst: &mut Receiving<'_>) -> Option<SvcCall<RecvCtxt>> {
+pub(super) fn recvfrom(qp: &Owner, rqst: &mut Receiving<'_>) -> Option<SvcCall<RecvBox>> {
     // A thread may come though XPT_DATA is clear, for a deferred Call that another one has taken.
     let taken = qp.user().take(qp);
     rqst.clear_busy();
@@ -219,12 +219,12 @@ pub(super) fn recvfrom(qp: &Owner, rqst: &mut Receiving<'_>) -> Option<SvcCall<R
             }
         },
     };
-    sendto::refuse(qp, ctxt, refusal);
+    sendto::reject_call(qp, ctxt, refusal);
     None
 }
 
 /// Returns a complete Call in the form that sunrpc takes.
-fn deliver(mut ctxt: RecvCtxt) -> Option<SvcCall<RecvCtxt>> {
+fn deliver(mut ctxt: RecvBox) -> Option<SvcCall<RecvBox>> {
     let info = ctxt.with_data().1;
     let index = info.index()?;
     let size = |length: u32| usize::try_from(length).ok();
@@ -244,7 +244,7 @@ fn deliver(mut ctxt: RecvCtxt) -> Option<SvcCall<RecvCtxt>> {
 }
 
 /// `xpo_release_ctxt`: puts the Receive of a message, which was answered or will not be.
-pub(super) fn release_ctxt(qp: &Qp, ctxt: RecvCtxt) {
+pub(super) fn release_ctxt(qp: &Qp, ctxt: RecvBox) {
     let info = ctxt.data();
     let (mrs, is_answered, is_offering) = (info.mrs, info.is_answered, info.is_offering);
     qp.put_recv(ctxt);
@@ -262,15 +262,14 @@ pub(super) fn release_ctxt(qp: &Qp, ctxt: RecvCtxt) {
 fn trace_call(qp: &Qp, number: u32, bytes: &[u8], call: &ReceivedCall<'_>) {
     let header = bytes.get(..call.index.header_len).unwrap_or(bytes);
     trace::svcrdma_decode_rqst(qp.cq_number, number, header);
-    let lists = &call.lists;
-    let reads = lists.reads.segments().map(|entry| {
+    let reads = call.lists.reads.segments().map(|entry| {
         let segment = entry.segment;
         (
             entry.position,
             (segment.handle, segment.length, segment.offset),
         )
     });
-    let writes = lists.segments();
+    let writes = call.lists.segments();
     let writes = writes.map(|segment| (segment.handle, segment.length, segment.offset));
     trace::svcrdma_segments(qp.cq_number, number, reads, writes);
 }

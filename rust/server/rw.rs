@@ -9,7 +9,7 @@ use super::{
     recvfrom::Decoded,
     sendto,
     sendto::SendInfo,
-    transport::{Owner, Qp, RecvCtxt, SvcxprtRdma},
+    transport::{Owner, Qp, RecvBox, SvcxprtRdma},
 };
 use crate::{
     error::Cause,
@@ -19,21 +19,50 @@ use crate::{
         },
         wire::{chunk::Segment, error::ErrorBody},
     },
-    rdma::SendBox,
+    rdma,
     sunrpc::{
         server::{Receiving, Replying},
         PageRange, PageVec,
     },
     trace,
 };
-use kernel::{dma::DataDirection, prelude::*, sync::atomic::Relaxed};
+use kernel::{
+    dma::DataDirection,
+    prelude::*,
+    sync::atomic::Relaxed,
+    time::{delay::fsleep, Delta},
+};
+
+/// The pause of a thread before it tries to allocate memory again.
+const MEMORY_PAUSE: Delta = Delta::from_millis(10);
+
+/// How often it tries before the connection ends.
+const MEMORY_TRIES: u32 = 100;
 
 /// A context for one chain.
-pub(super) type SendCtxt<'a> = SendBox<'a, SvcxprtRdma>;
+pub(super) type SendBox<'a> = rdma::SendBox<'a, SvcxprtRdma>;
+
+impl SvcxprtRdma {
+    /// Calls `make` again while it fails for lack of memory, for a second or until the connection
+    /// ends. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// The last one of `make`.
+    pub(super) fn wait_for_memory<T>(&self, mut make: impl FnMut() -> Result<T>) -> Result<T> {
+        for _ in 0..MEMORY_TRIES {
+            match make() {
+                Err(ENOMEM) if !self.svc.is_closing() => fsleep(MEMORY_PAUSE),
+                made => return made,
+            }
+        }
+        Err(ENOMEM)
+    }
+}
 
 /// Posts the RDMA Reads for a Call, into pages of the thread. If they are too many for the send
 /// queue, the Call is answered with an RDMA_ERROR.
-pub(super) fn post_reads(qp: &Owner, mut ctxt: RecvCtxt, rqst: &mut Receiving<'_>) {
+pub(super) fn post_reads(qp: &Owner, mut ctxt: RecvBox, rqst: &mut Receiving<'_>) {
     let conn = qp.user();
     let send_ctxt = map_reads(qp, &ctxt, rqst);
     let (cid, info) = (ctxt.cid(), ctxt.with_data().1);
@@ -53,7 +82,7 @@ pub(super) fn post_reads(qp: &Owner, mut ctxt: RecvCtxt, rqst: &mut Receiving<'_
             conn.drop_reads(info.pages_to_read);
             let error = info.index().map(|index| index.error(ErrorBody::Chunk));
             let refusal = error.map_or(ResponderRefusal::Discard, ResponderRefusal::Answer);
-            sendto::refuse(qp, ctxt, refusal);
+            sendto::reject_call(qp, ctxt, refusal);
         }
         Err(_) => {
             conn.force_close(Cause::LocalResources);
@@ -63,12 +92,10 @@ pub(super) fn post_reads(qp: &Owner, mut ctxt: RecvCtxt, rqst: &mut Receiving<'_
 }
 
 /// Maps the RDMA Reads for a Call.
-fn map_reads<'a>(qp: &'a Owner, ctxt: &RecvCtxt, rqst: &mut Receiving<'_>) -> Result<SendCtxt<'a>> {
+fn map_reads<'a>(qp: &'a Owner, ctxt: &RecvBox, rqst: &mut Receiving<'_>) -> Result<SendBox<'a>> {
     let index = ctxt.data().index().ok_or(EINVAL)?;
     let call = index.call(ctxt.bytes()).ok_or(EINVAL)?;
-    // A Position Zero chunk is read in pieces, which the other chunks separate.
-    let ranges = index.reads.0.saturating_add(index.layout.read_chunks);
-    let ranges = usize::try_from(ranges)?;
+    let ranges = usize::try_from(index.read_ranges())?;
     let count = usize::try_from(ctxt.data().pages_to_read)?;
     let conn = qp.user();
     let mut send_ctxt = sendto::get_send_ctxt(qp)?;
@@ -88,7 +115,7 @@ fn map_reads<'a>(qp: &'a Owner, ctxt: &RecvCtxt, rqst: &mut Receiving<'_>) -> Re
 /// # Errors
 ///
 /// What to do with it in place of passing it to nfsd.
-pub(super) fn finish_reads(ctxt: &mut RecvCtxt) -> Result<(), ResponderRefusal> {
+pub(super) fn finish_reads(ctxt: &mut RecvBox) -> Result<(), ResponderRefusal> {
     let (bytes, info) = ctxt.with_data();
     let (Decoded::Call(index), Some(pages)) = (&info.what, &mut info.pages) else {
         return Ok(());
@@ -141,25 +168,26 @@ fn fill_gaps(call: &ReceivedCall<'_>, pages: &mut PageVec) -> bool {
 }
 
 /// Adds the RDMA Writes of the Reply to `call`, whose message has this `cid`, and moves the pages
-/// of the Reply to the context. There are `writes` of them; returns of how many bytes.
+/// of the Reply to the context. Returns the bytes that the Writes have.
 pub(super) fn add_writes(
     qp: &Qp,
     cid: u32,
-    ctxt: &mut SendCtxt<'_>,
+    ctxt: &mut SendBox<'_>,
     rqst: Replying<'_>,
-    (plan, call): (&ReplyPlan<'_>, &ReceivedCall<'_>),
-    writes: usize,
+    plan: &ReplyPlan<'_>,
+    call: &ReceivedCall<'_>,
 ) -> Result<u64> {
     let (conn, pages) = (qp.user(), ctxt.pages()?);
     let layout = rqst.move_pages(pages, |pages, count| {
         conn.wait_for_memory(|| pages.reserve(count, GFP_KERNEL))
     })?;
     let count = u32::try_from(pages.len())?;
-    // From here on the context counts them as those of a Reply.
+    // From here on putting the context's pages subtracts them from the two counts below.
     *ctxt.data() = SendInfo::Writes;
     conn.reply_load.add(count, Relaxed);
     conn.listener.reply_pages.add(count, Relaxed);
-    // The head, the pages and the tail are written one by one.
+    // Head, pages and tail are in different ranges: two of the Writes may be split.
+    let writes = plan.rdma_writes(call).count();
     let ranges = writes.saturating_add(2);
     // Each Write can begin and end within a page.
     let elements = layout.part_count().saturating_add(writes.saturating_mul(2));
@@ -177,7 +205,7 @@ pub(super) fn add_writes(
 }
 
 /// Adds the transfer of `range` from or to `segment`, whose offset moves on.
-fn add(qp: &Qp, ctxt: &mut SendCtxt<'_>, range: PageRange, segment: &mut Segment) -> Result {
+fn add(qp: &Qp, ctxt: &mut SendBox<'_>, range: PageRange, segment: &mut Segment) -> Result {
     for range in range.split(qp.region_pages) {
         let (handle, offset) = (segment.handle, segment.offset);
         qp.user()

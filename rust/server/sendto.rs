@@ -4,10 +4,10 @@
 
 use super::{
     recvfrom::release_ctxt,
-    rw::{add_writes, SendCtxt},
+    rw::{add_writes, SendBox},
     sizes::MAX_RDMA_WRITES,
     stats::CallTimes,
-    transport::{Owner, RecvCtxt},
+    transport::{Owner, RecvBox},
 };
 use crate::{
     error::Cause,
@@ -34,7 +34,7 @@ pub(crate) enum SendInfo {
     #[default]
     Idle,
     /// RDMA Reads for the Call in this message.
-    Reads(RecvCtxt),
+    Reads(RecvBox),
     /// RDMA Writes of a Reply that is being built.
     Writes,
     /// A Reply of nfsd.
@@ -62,7 +62,7 @@ pub(crate) struct ReplyInfo {
 }
 
 /// `xpo_result_payload`: records a result that may be placed directly.
-pub(super) fn result_payload(mut ctxt: KeptCall<'_, RecvCtxt>, at: u32, length: u32) {
+pub(super) fn result_payload(mut ctxt: KeptCall<'_, RecvBox>, at: u32, length: u32) {
     let (bytes, info) = ctxt.with_data();
     let index = info.index().filter(|index| index.offers_memory);
     if let Some(call) = index.and_then(|index| index.call(bytes)) {
@@ -75,7 +75,7 @@ pub(super) fn result_payload(mut ctxt: KeptCall<'_, RecvCtxt>, at: u32, length: 
 /// # Errors
 ///
 /// Any error means that the connection has to be closed.
-pub(super) fn sendto(qp: &Owner, rqst: Replying<'_>, mut ctxt: KeptCall<'_, RecvCtxt>) -> Result {
+pub(super) fn sendto(qp: &Owner, rqst: Replying<'_>, mut ctxt: KeptCall<'_, RecvBox>) -> Result {
     let _scope = ReclaimScope::noio();
     let conn = qp.user();
     send_reply(qp, rqst, &mut ctxt).inspect_err(|&error| {
@@ -88,7 +88,7 @@ pub(super) fn sendto(qp: &Owner, rqst: Replying<'_>, mut ctxt: KeptCall<'_, Recv
     })
 }
 
-fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>) -> Result {
+fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvBox>) -> Result {
     let conn = qp.user();
     let replied = Instant::now();
     if conn.svc.is_closing() {
@@ -100,10 +100,8 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>)
     let call = info.index().and_then(|index| index.call(message));
     let call = call.ok_or(EINVAL)?;
     let index = &call.index;
-    let (length, threshold) = (
-        u32::try_from(rqst.message().len())?,
-        conn.threshold(index.version),
-    );
+    let length = u32::try_from(rqst.message().len())?;
+    let threshold = conn.threshold(index.version);
     let Ok(plan) = info.placement.finish(&call, length, threshold) else {
         fail_call(qp, &index.error(ErrorBody::Chunk));
         return Ok(());
@@ -126,11 +124,10 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>)
         },
     };
     if reply.form.reply != 0 {
-        let writes = plan.rdma_writes(&call).count();
-        reply.segments = u32::try_from(writes)?;
+        reply.segments = u32::try_from(plan.rdma_writes(&call).count())?;
         let mut fits = reply.segments <= MAX_RDMA_WRITES;
         if fits {
-            reply.bytes = add_writes(qp, cid, &mut send_ctxt, rqst, (&plan, &call), writes)?;
+            reply.bytes = add_writes(qp, cid, &mut send_ctxt, rqst, &plan, &call)?;
             fits = send_ctxt.fits();
         }
         if !fits {
@@ -170,13 +167,13 @@ fn copy_inline(buffer: &mut [u8], rqst: &Replying<'_>, plan: &ReplyPlan<'_>) -> 
 /// # Errors
 ///
 /// `ENOMEM` or `EPIPE`: the connection ends.
-pub(super) fn get_send_ctxt(qp: &Owner) -> Result<SendCtxt<'_>> {
+pub(super) fn get_send_ctxt(qp: &Owner) -> Result<SendBox<'_>> {
     qp.user()
         .wait_for_memory(|| Ok(qp.get_send_ctxt(GFP_KERNEL)?))
 }
 
 /// Answers a message in place of nfsd, as the protocol requires, and puts its Receive.
-pub(super) fn refuse(qp: &Owner, mut ctxt: RecvCtxt, refusal: ResponderRefusal) {
+pub(super) fn reject_call(qp: &Owner, mut ctxt: RecvBox, refusal: ResponderRefusal) {
     let (message, info) = ctxt.with_data();
     info.is_answered = refusal != ResponderRefusal::Discard;
     match refusal {
@@ -220,7 +217,7 @@ fn send_error(qp: &Owner, error: &ErrorMessage, garbage: Option<&[u8]>) {
         Ok(ctxt.post_send(length, None)?)
     };
     match send() {
-        Ok(()) => conn.listener.refused(&conn.peer, error.xid),
+        Ok(()) => conn.listener.error_sent(&conn.peer, error.xid),
         Err(_) => conn.force_close(Cause::ReplyFailed),
     }
 }

@@ -39,7 +39,7 @@ fn connection(qp: &QpOwner<SvcxprtRdma>, seq: &SeqFile) {
     seq_print!(seq, "queue_pair {}\n", qp.number);
     seq_print!(seq, "completion_queue {}\n", qp.cq_number);
     seq_print!(seq, "age_ms {}\n", conn.since.elapsed().as_millis());
-    show_private_data(seq, &conn.private_data.0, conn.private_data.1.as_ref());
+    show_private_data(seq, &conn.own_data, conn.peer_data.as_ref());
     seq_print!(seq, "read_depth {}\n", conn.read_depth);
     let (version, thresholds) = conn.agreed();
     if let Some(version) = version {

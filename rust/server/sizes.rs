@@ -19,8 +19,8 @@ pub(super) const BACKWARD_CREDITS: u32 = 2;
 /// of the other Read chunks.
 pub(super) const CALL_PIECES: u32 = MAX_SEGMENTS + MAX_READ_CHUNKS - 1;
 
-/// The most RDMA Writes of a Reply. Writing its head, its pages and its tail one by one takes two
-/// more: with these and the Send it takes what the RDMA Reads of a Call may take.
+/// The most RDMA Writes of a Reply. Its head, pages and tail are separate ranges, which adds two
+/// Writes, and the Send is one more work request: together as many as the RDMA Reads of a Call.
 pub(super) const MAX_RDMA_WRITES: u32 = CALL_PIECES - 3;
 
 /// Entries of a queue that the connection's work requests cannot use: one is for the drain, and
@@ -36,14 +36,13 @@ pub(super) const MAX_TRANSFER_SGE: u32 = 18;
 /// largest have more. No fabric has that many under way.
 const MAX_READ_BYTES: u32 = 8 << 20;
 
-/// The fewest work requests that fit a send queue: with half as many, 8 % of large READs
-/// would wait for others.
+/// The least size of a send queue, in work requests, so that large READs seldom wait for others.
 const LEAST_REQUESTS: u32 = 126;
 
-/// The smallest send queue that the largest RPC fits. Its pages take `full` work requests with as
-/// many parts as each can have, or with all pages of a region. Each segment takes one more, where a
-/// page ends, and so does each Read chunk within a Position Zero chunk, which continues after it.
-/// Where memory is registered, the RPC takes up to `registered` work requests instead.
+/// The smallest send queue that the largest RPC fits. `full` work requests transfer its pages if
+/// each has as many elements as it can. Each piece ([`CALL_PIECES`]) may leave one of them partly
+/// empty, and so adds one. Where memory is registered, the RPC takes up to `registered` work
+/// requests instead.
 pub(super) fn least_send_queue(full: u32, registered: u32) -> u32 {
     let requests = CALL_PIECES.saturating_add(full).max(registered);
     requests.saturating_add(KEPT_REQUESTS)

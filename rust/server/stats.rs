@@ -64,10 +64,10 @@ impl Form {
         let is_placed = plan.results().any(|result| result.length != 0);
         Self {
             call: match (call.layout.read_chunks, call.is_inline) {
-                (0, _) => 0,
-                (1, true) => 1,
-                (1, false) => 3,
-                _ => 2,
+                (0, _) => Self::INLINE_CALL,
+                (1, true) => Self::READ_CHUNK,
+                (1, false) => Self::POSITION_ZERO,
+                _ => Self::SEVERAL_READ_CHUNKS,
             },
             reply: u8::from(is_placed) | u8::from(plan.reply_chunk_len != 0) << 1,
         }

@@ -17,7 +17,7 @@ use crate::{
         },
     },
     rdma::{
-        CmEvent, CmHandler, CqContext, QpFailure, QpOwner, QpUser, QueuePair, RecvBox,
+        self, CmEvent, CmHandler, CqContext, QpFailure, QpOwner, QpUser, QueuePair,
         RemoteInvalidation, Removal, RemovalNotice, WcStatus,
     },
     sunrpc::{
@@ -44,7 +44,7 @@ pub(super) type Qp = QueuePair<SvcxprtRdma>;
 pub(super) type Owner = QpOwner<SvcxprtRdma>;
 
 /// The message of a Call.
-pub(super) type RecvCtxt = RecvBox<SvcxprtRdma>;
+pub(super) type RecvBox = rdma::RecvBox<SvcxprtRdma>;
 
 /// What sunrpc has of a connection, until `xpo_free`.
 pub(crate) struct Connection {
@@ -59,8 +59,10 @@ pub(crate) struct Connection {
 pub(crate) struct SvcxprtRdma {
     /// The requester's address.
     pub(super) peer: SocketAddress,
-    /// What this end announced, and what the requester did.
-    pub(super) private_data: (PrivateData, Option<PrivateData>),
+    /// What this end announced.
+    pub(super) own_data: PrivateData,
+    /// What the requester announced.
+    pub(super) peer_data: Option<PrivateData>,
     /// The thresholds from private data, which are those of Version One.
     pub(super) thresholds: Thresholds,
     /// RDMA Reads that can be under way.
@@ -78,7 +80,7 @@ pub(crate) struct SvcxprtRdma {
     #[pin]
     pub(super) incoming: SpinLock<Incoming>,
     /// Pages of Replies whose Sends have not completed, and one for each Call with a thread, or
-    /// deferred, that offers memory for its Reply.
+    /// deferred, that offers memory for its Reply. debugfs shows it as `reply_pages`.
     pub(super) reply_load: Atomic<u32>,
     /// The first cause for which the connection ends; none of them if sunrpc ends it.
     pub(super) cause: SetOnce<Cause>,
@@ -115,55 +117,42 @@ impl SvcxprtRdma {
     }
 }
 
-impl Connection {
-    /// The queue pair.
-    pub(super) fn qp(&self) -> &Owner {
-        &self.qp
-    }
-
-    /// The user of the queue pair.
-    pub(super) fn conn(&self) -> &SvcxprtRdma {
-        self.qp().user()
-    }
-}
-
 impl SvcTransport for Connection {
     fn detach(&self) {
-        let conn = self.conn();
+        let conn = self.qp.user();
         // A work request that is flushed from now on is not the cause.
         conn.set_cause(conn.cause());
-        let qp = self.qp();
-        qp.close_sq();
+        self.qp.close_sq();
         self.qp.disconnect();
         // The svc_xprt may live on for long, in a thread, a deferred Call or an nfs4_client.
-        conn.drop_ready(qp);
+        conn.drop_ready(&self.qp);
         self.qp.drop_pending();
     }
 
     fn free(this: Arc<Self>) {
-        let conn = this.qp().user().clone();
+        let conn = this.qp.user().clone();
         drop(this);
         conn.listener.ended(&conn.peer, conn.cause());
     }
 }
 
 impl SvcConnection for Connection {
-    type Call = RecvCtxt;
+    type Call = RecvBox;
 
-    fn recvfrom(&self, rqst: &mut Receiving<'_>) -> Option<SvcCall<RecvCtxt>> {
-        recvfrom::recvfrom(self.qp(), rqst)
+    fn recvfrom(&self, rqst: &mut Receiving<'_>) -> Option<SvcCall<RecvBox>> {
+        recvfrom::recvfrom(&self.qp, rqst)
     }
 
-    fn result_payload(&self, call: KeptCall<'_, RecvCtxt>, at: u32, length: u32) {
+    fn result_payload(&self, call: KeptCall<'_, RecvBox>, at: u32, length: u32) {
         sendto::result_payload(call, at, length);
     }
 
-    fn sendto(&self, rqst: Replying<'_>, call: KeptCall<'_, RecvCtxt>) -> Result {
-        sendto::sendto(self.qp(), rqst, call)
+    fn sendto(&self, rqst: Replying<'_>, call: KeptCall<'_, RecvBox>) -> Result {
+        sendto::sendto(&self.qp, rqst, call)
     }
 
-    fn release_ctxt(&self, call: RecvCtxt) {
-        recvfrom::release_ctxt(self.qp(), call);
+    fn release_ctxt(&self, call: RecvBox) {
+        recvfrom::release_ctxt(&self.qp, call);
     }
 }
 
@@ -176,14 +165,14 @@ impl QpUser for SvcxprtRdma {
 
     fn received(
         cx: &mut CqContext<'_, Self>,
-        ctxt: RecvCtxt,
+        ctxt: RecvBox,
         _proof: Option<RemoteInvalidation<'_>>,
     ) {
         recvfrom::received(cx, ctxt);
     }
 
     fn pages_put(&self, data: &SendInfo, pages: usize) {
-        // It was a u32 when it was added.
+        // `add_writes` counted them in a u32.
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);
         if let SendInfo::Writes | SendInfo::Reply(_) = data {
             self.reply_load.fetch_sub(pages, Relaxed);

@@ -19,7 +19,7 @@ use crate::{
 pub(super) struct VersionTwo {
     negotiation: ResponderNegotiation,
     /// Messages that were answered with an RDMA_ERROR and decide nothing.
-    refused: u64,
+    errors_sent: u64,
 }
 
 impl VersionTwo {
@@ -27,18 +27,18 @@ impl VersionTwo {
     pub(super) fn new(thresholds: Thresholds) -> Self {
         Self {
             negotiation: ResponderNegotiation::new(thresholds),
-            refused: 0,
+            errors_sent: 0,
         }
     }
 
     /// Records a message that is answered with an RDMA_ERROR although it is not a Call.
-    pub(super) fn refused(&mut self) {
-        self.refused = self.refused.saturating_add(1);
+    pub(super) fn error_sent(&mut self) {
+        self.errors_sent = self.errors_sent.saturating_add(1);
     }
 
     /// Records a Call of Version Two, before `grants` counts it: the first Call decides.
     pub(super) fn called(&mut self, grants: &Grants) {
-        let is_first = grants.received() <= self.refused;
+        let is_first = grants.received() <= self.errors_sent;
         self.negotiation.called(VERSION_TWO, is_first);
     }
 }
@@ -66,9 +66,9 @@ impl SvcxprtRdma {
         }
         let mut incoming = self.incoming.lock();
         // The Reply to another Call decides.
-        let is_only = incoming.grants.received() <= incoming.v2.refused.saturating_add(1);
+        let is_only = incoming.grants.received() <= incoming.v2.errors_sent.saturating_add(1);
         if is_only && incoming.v2.negotiation.failed() {
-            incoming.v2.refused();
+            incoming.v2.error_sent();
         }
     }
 
@@ -77,7 +77,7 @@ impl SvcxprtRdma {
     pub(super) fn agreed(&self) -> (Option<u32>, Thresholds) {
         let incoming = self.incoming.lock();
         let has_replied =
-            self.versions == Versions::ONE || incoming.grants.answered() > incoming.v2.refused;
+            self.versions == Versions::ONE || incoming.grants.answered() > incoming.v2.errors_sent;
         let version = incoming.v2.negotiation.agreed(has_replied);
         let thresholds = match version {
             Some(version) => incoming.v2.negotiation.thresholds(version),

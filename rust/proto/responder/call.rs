@@ -82,6 +82,12 @@ impl CallIndex {
         }
     }
 
+    /// Ranges of the message that RDMA Reads fill: a Position Zero chunk is read in pieces, which
+    /// the other chunks separate.
+    pub(crate) fn read_ranges(&self) -> u32 {
+        self.reads.0.saturating_add(self.layout.read_chunks)
+    }
+
     /// Checks the start of an RPC message that an RDMA_NOMSG announced, after it was read: `start`
     /// are its first bytes, eight of them if it has as many. Inline messages are checked when they
     /// are decoded.

@@ -49,7 +49,7 @@ impl<'a, M: OwnedMessage> KeptCall<'a, M> {
     }
 }
 
-/// A thread that looks for a Call.
+/// The `svc_rqst` of a thread that looks for a Call.
 ///
 /// # Invariants
 ///
@@ -126,10 +126,10 @@ impl<'a> Receiving<'a> {
 
     /// Passes `call` to sunrpc as that of the request.
     ///
-    /// There is no tail: not all of nfsd looks for one, as other transports have none. Instead its
-    /// reply cache hashes what a page held before, and nfsd4_vbuf_from_vector() of 7.2 copies that.
-    /// Without Read chunks the head has a page at most: gss_read_proxy_verf() of 7.2 copies a token
-    /// from it to one. A Call with such a token has no Read chunk.
+    /// There is no tail: nfsd assumes none, as other transports have none. Its reply cache and
+    /// nfsd4_vbuf_from_vector() would take what a page held before for the bytes after `page_len`.
+    /// Without Read chunks the head has a page at most: gss_read_proxy_verf() copies a token from
+    /// the head to one page. A Call with such a token has no Read chunk.
     fn accept<M: OwnedMessage>(&mut self, call: SvcCall<M>) -> Result<c_int> {
         let SvcCall {
             mut message,
@@ -229,7 +229,7 @@ fn kvec((start, length): (NonNull<u8>, usize), bytes: Range<usize>) -> Result<bi
     })
 }
 
-/// A thread that has encoded a Reply.
+/// The `svc_rqst` of a thread that has encoded a Reply.
 ///
 /// # Invariants
 ///

@@ -16,9 +16,7 @@ pub(crate) trait SvcTransport: Send + Sync + Sized + 'static {
     fn detach(&self);
 
     /// `xpo_free`: sunrpc has dropped its last reference. May sleep.
-    fn free(this: Arc<Self>) {
-        drop(this);
-    }
+    fn free(_this: Arc<Self>) {}
 }
 
 /// A transport that accepts connections.
