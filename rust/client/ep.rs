@@ -46,7 +46,7 @@ pub(super) struct EpParam {
 /// The version and limits that the next message is sent with.
 #[derive(Clone, Copy)]
 pub(super) struct EpVersion {
-    pub(super) version: u32,
+    pub(super) number: u32,
     pub(super) thresholds: Thresholds,
     /// Whether these hold for the rest of the connection.
     pub(super) is_final: bool,
@@ -129,7 +129,7 @@ impl Ep {
         }
         let param = self.param.as_ref()?;
         Some(EpVersion {
-            version: VERSION_ONE,
+            number: VERSION_ONE,
             thresholds: param.thresholds,
             is_final: true,
         })
@@ -177,8 +177,7 @@ impl Ep {
         }
     }
 
-    /// What is kept with a request of this connection: the connection's number, then `value`, which
-    /// is small.
+    /// The connection's number in the upper half, and `value`, below 2^32, in the lower half.
     pub(super) fn cookie(&self, value: usize) -> u64 {
         // CAST: The kernel's usize always fits a u64.
         self.number.wrapping_add(value as u64)

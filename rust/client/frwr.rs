@@ -266,7 +266,7 @@ pub(super) fn localinv_done(
 /// sleep.
 pub(super) fn fence(qp: &QueuePair<Ep>, rqst: &Rqst) {
     let ep = qp.user();
-    let slot = ep.cookie_value(rqst.cookie());
+    let slot = ep.cookie_value(rqst.ep_cookie());
     let Some(index) = slot.and_then(|slot| slot.checked_sub(1)) else {
         return;
     };

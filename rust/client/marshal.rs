@@ -79,14 +79,14 @@ pub(super) fn marshal_req(qp: &QpOwner<Ep>, rqst: &Rqst) -> Result<(), SendError
     let length = length.ok_or(SendError::TooLarge)?;
     rqst.start();
     let (slot, mapped) = mrs.take_parts();
-    let cookie = ep.cookie(slot.map_or(0, |slot| slot.saturating_add(1)));
+    let ep_cookie = ep.cookie(slot.map_or(0, |slot| slot.saturating_add(1)));
     let sent = if let Some(slot) = slot {
         ctxt.post_with_mrs(length, slot, mapped, |req| {
             *req = Req::Offered(plan);
-            rqst.set_cookie(cookie);
+            rqst.set_ep_cookie(ep_cookie);
         })
     } else {
-        rqst.set_cookie(cookie);
+        rqst.set_ep_cookie(ep_cookie);
         ctxt.post_send(length, None)
     };
     sent.map_err(|error| not_sent(ep, error))?;
@@ -157,11 +157,10 @@ fn build(
     let results = segments.skip(reads);
     let write_chunk = results.clone().take(only(ReplyForm::WriteChunk));
     let reply_chunk = results.clone().take(only(ReplyForm::ReplyChunk));
-    // Made after the trace event, so that its words need not be kept meanwhile.
     let xid = Xid(rqst.xid());
     let fixed = FixedHeader {
         xid,
-        version: version.version,
+        version: version.number,
         credits: ep.requested,
         procedure: plan.procedure(),
     };
@@ -222,12 +221,13 @@ pub(super) fn send_backward(
     qp: &QpOwner<Ep>,
     xid: Xid,
     reply: &XdrBuf<'_>,
-    connection: u64,
+    bc_cookie: u64,
 ) -> Result<(), SendError> {
     let ep = qp.user();
-    let version = (ep.version()).ok_or_else(|| disconnect(ep, Cause::NoCommonVersion))?;
-    let limit = version.thresholds.send;
-    let Some(version) = ep.cookie_value(connection) else {
+    let agreed = (ep.version()).ok_or_else(|| disconnect(ep, Cause::NoCommonVersion))?;
+    let limit = agreed.thresholds.send;
+    // The version of the Call, with which `reply.rs` made the cookie.
+    let Some(version) = ep.cookie_value(bc_cookie) else {
         ep.transport.stats.backward_replies_dropped.increment();
         return Ok(());
     };

@@ -65,7 +65,7 @@ impl QpUser for Ep {
             self.transport.stats.failed_requests.increment();
             // It may have been a check, and each would end a connection.
             if status.is_remote_error() {
-                self.transport.refuses_checks.store(true, Relaxed);
+                self.transport.checks_fail.store(true, Relaxed);
             }
         }
         self.wait.force_disconnect(why.into());
@@ -150,7 +150,7 @@ pub(super) fn claim(
     let mut rep = Rep {
         outcome: Outcome::Failed,
         form: Form::INLINE,
-        slot: qp.user().cookie_value(rqst.cookie())?.checked_sub(1),
+        slot: qp.user().cookie_value(rqst.ep_cookie())?.checked_sub(1),
     };
     if let Some(slot) = rep.slot {
         let is_free = frwr::reminv(qp, slot, proof, |plan, mrs| {
@@ -253,7 +253,7 @@ fn complete_rqst(cx: &mut CqContext<'_, Ep>, reply: PendingReply) {
     let ep = cx.user();
     let stats = &ep.transport.stats;
     // The slot may belong to another Call already.
-    rqst.set_cookie(0);
+    rqst.set_ep_cookie(0);
     if !matches!(outcome, Outcome::Failed) {
         ep.transport.latency.record(form, rqst.round_trip());
     }

@@ -77,12 +77,12 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Ep>) {
     }
     if let Some(version) = connection.version() {
         let EpVersion {
-            version,
+            number,
             thresholds,
             is_final,
         } = version;
         if is_final {
-            seq_print!(seq, "version {version}\ndialect {}\n", dialect(version));
+            seq_print!(seq, "version {number}\ndialect {}\n", dialect(number));
         }
         seq_print!(seq, "inline_send {}\n", thresholds.send);
         seq_print!(seq, "inline_receive {}\n", thresholds.receive);

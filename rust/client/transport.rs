@@ -52,12 +52,12 @@ pub(crate) struct RpcrdmaXprt {
     pub(super) ends: SpinLock<Ends>,
     #[pin]
     pub(super) backchannel: Backchannel,
-    /// The number of the next connection, which is odd, so that it is not 0.
+    /// The number of the next connection. Odd: 0 is the cookie of an unsent Call.
     pub(super) next_connection: Atomic<u32>,
     /// Whether a failure to connect, or to agree on a version, was logged since the last Reply.
     pub(super) failure_logged: Atomic<bool>,
-    /// Whether the peer has refused to be checked.
-    pub(super) refuses_checks: Atomic<bool>,
+    /// Whether the peer ends a connection on which it is checked.
+    pub(super) checks_fail: Atomic<bool>,
     /// What is known of servers.
     pub(super) servers: Arc<KnownServers>,
     /// Last: the reference to the module goes with it.
@@ -109,7 +109,7 @@ impl ClientTransport for Client {
             backchannel <- Backchannel::new(),
             next_connection: Atomic::new(1),
             failure_logged: Atomic::new(false),
-            refuses_checks: Atomic::new(false),
+            checks_fail: Atomic::new(false),
             servers,
             xprt,
         }? Error);
@@ -153,9 +153,9 @@ impl ClientTransport for Client {
         qp: &mut QpOwner<Ep>,
         xid: u32,
         reply: &XdrBuf<'_>,
-        connection: u64,
+        bc_cookie: u64,
     ) -> Result<(), SendError> {
-        marshal::send_backward(qp, Xid(xid), reply, connection)
+        marshal::send_backward(qp, Xid(xid), reply, bc_cookie)
     }
 
     fn fence(&self, rqst: &Rqst) {
@@ -169,8 +169,8 @@ impl ClientTransport for Client {
     }
 
     fn check_peer(&self) -> bool {
-        let is_refused = self.refuses_checks.load(atomic::Relaxed);
-        matches!(&*self.current.lock(), Some(qp) if !is_refused && qp.check_peer())
+        let checks_fail = self.checks_fail.load(atomic::Relaxed);
+        matches!(&*self.current.lock(), Some(qp) if !checks_fail && qp.check_peer())
     }
 
     fn timed_out(&self) {

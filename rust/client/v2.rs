@@ -83,11 +83,11 @@ impl VersionTwo {
     /// As [`Ep::version`].
     pub(super) fn version(&self) -> Option<EpVersion> {
         let negotiation = self.first_call.lock().negotiation;
-        let version = negotiation.version()?;
+        let number = negotiation.version()?;
         Some(EpVersion {
-            version,
+            number,
             thresholds: negotiation.thresholds()?,
-            is_final: version == VERSION_ONE || negotiation.is_agreed(),
+            is_final: number == VERSION_ONE || negotiation.is_agreed(),
         })
     }
 
@@ -123,7 +123,7 @@ impl VersionTwo {
     }
 
     /// The peer has refused the version of a Call; returns what to do, unless the Call just ends.
-    pub(super) fn refused(&self, ep: &Ep, xid: Xid, range: Versions) -> Option<NegotiationAction> {
+    pub(super) fn err_vers_received(&self, ep: &Ep, xid: Xid, range: Versions) -> Option<NegotiationAction> {
         let transport = &ep.transport;
         let (action, outcome) = self.handle(RequesterEvent::Refused(xid, range));
         let Versions { low, high } = range;

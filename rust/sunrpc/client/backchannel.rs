@@ -20,8 +20,8 @@ pub(super) const MESSAGE_SIZE: usize = PAGE_SIZE;
 pub(super) struct BackchannelRqst {
     /// First, because sunrpc returns the request by this pointer.
     rqst: bindings::rpc_rqst,
-    /// The connection on which the Call arrived, by the transport's number for it.
-    connection: u64,
+    /// The transport's word for the Call, returned unchanged to `send_backward`.
+    bc_cookie: u64,
     call: KVec<u8>,
     reply: KVec<u8>,
 }
@@ -75,14 +75,14 @@ impl Backchannel {
     }
 
     /// Passes a backward Call to the callback service; returns false if there is no service, or no
-    /// request is left. `connection` is passed on to
+    /// request is left. `bc_cookie` is returned unchanged to
     /// [`ClientTransport::send_backward`](super::ClientTransport::send_backward). Process context;
     /// does not sleep.
-    pub(crate) fn receive(&self, xprt: &Xprt, connection: u64, xid: u32, message: &[u8]) -> bool {
+    pub(crate) fn receive(&self, xprt: &Xprt, bc_cookie: u64, xid: u32, message: &[u8]) -> bool {
         let Some(mut rqst) = self.idle.lock().pop() else {
             return false;
         };
-        if rqst.prepare(xprt, connection, xid, message).is_err() {
+        if rqst.prepare(xprt, bc_cookie, xid, message).is_err() {
             self.give_back(rqst);
             return false;
         }
@@ -106,7 +106,7 @@ impl BackchannelRqst {
         Ok(KBox::new(
             Self {
                 rqst: bindings::rpc_rqst::default(),
-                connection: 0,
+                bc_cookie: 0,
                 call: KVec::with_capacity(MESSAGE_SIZE, flags)?,
                 reply: KVec::from_elem(0, MESSAGE_SIZE, flags)?,
             },
@@ -115,14 +115,14 @@ impl BackchannelRqst {
     }
 
     /// Sets up the request for one Call.
-    fn prepare(&mut self, xprt: &Xprt, connection: u64, xid: u32, message: &[u8]) -> Result {
+    fn prepare(&mut self, xprt: &Xprt, bc_cookie: u64, xid: u32, message: &[u8]) -> Result {
         if message.len() > self.call.capacity() {
             return Err(EMSGSIZE);
         }
         self.call.clear();
         self.call.extend_from_slice(message, GFP_ATOMIC)?;
         let length = u32::try_from(message.len())?;
-        self.connection = connection;
+        self.bc_cookie = bc_cookie;
         let rqst = &mut self.rqst;
         *rqst = bindings::rpc_rqst::default();
         rqst.rq_xprt = xprt.as_raw();
@@ -154,12 +154,12 @@ pub(super) unsafe fn is_backward(rqst: *const bindings::rpc_rqst) -> bool {
     unsafe { (*rqst).rq_bc_pa_state >> bindings::RPC_BC_PA_IN_USE & 1 != 0 }
 }
 
-/// The connection on which the Call of a backward request arrived.
+/// The `bc_cookie` with which the Call of a backward request arrived.
 ///
 /// # Safety
 ///
 /// `rqst` is a backward request of this module.
-pub(super) unsafe fn connection_of(rqst: *const bindings::rpc_rqst) -> u64 {
+pub(super) unsafe fn bc_cookie(rqst: *const bindings::rpc_rqst) -> u64 {
     // SAFETY: The request is the first member of a `BackchannelRqst`, which only `prepare` changes.
-    unsafe { (*rqst.cast::<BackchannelRqst>()).connection }
+    unsafe { (*rqst.cast::<BackchannelRqst>()).bc_cookie }
 }

@@ -11,8 +11,8 @@ use kernel::{prelude::*, sync::atomic::Atomic};
 /// memory.
 #[repr(C, align(16))]
 pub(super) struct Prefix {
-    /// A cookie that the transport keeps with the request, 0 for a new one.
-    pub(super) cookie: Atomic<u64>,
+    /// The implementation's word for the connection and slot of the Call, 0 before it is sent.
+    pub(super) ep_cookie: Atomic<u64>,
     credit: UnsafeCell<Credit>,
     /// Whether a thread handles a Reply. The lock of the requests that wait for a Reply guards it.
     pub(super) is_taken: Atomic<bool>,
@@ -27,7 +27,7 @@ pub(super) struct Prefix {
 #[derive(Default)]
 pub(super) struct Credit {
     /// The transport's `connect_cookie` when the request took its credit.
-    pub(super) cookie: u32,
+    pub(super) connect_cookie: u32,
     /// Whether the last attempt to send the Call succeeded, and its Reply has not arrived.
     pub(super) is_reply_owed: bool,
 }
@@ -88,7 +88,7 @@ pub(super) unsafe fn attach(
     // SAFETY: The memory is new, and large enough for the prefix and for what follows it.
     unsafe {
         prefix.write(Prefix {
-            cookie: Atomic::new(0),
+            ep_cookie: Atomic::new(0),
             credit: UnsafeCell::new(Credit::default()),
             is_taken: Atomic::new(false),
             exposure: Exposure::new(),

@@ -235,7 +235,7 @@ mod tests {
             _sender: &mut (),
             _xid: u32,
             _reply: &XdrBuf<'_>,
-            _connection: u64,
+            _bc_cookie: u64,
         ) -> Result<(), SendError> {
             Ok(())
         }

@@ -38,11 +38,11 @@ impl Xprt {
         // SAFETY: The request is a forward one of this transport, with its buffer, and the lock
         // that guards the credits is held.
         unsafe {
-            let (credit, cookie) = (buffer::credit(rqst), (*self.as_raw()).connect_cookie);
-            if credit.cookie != cookie {
+            let (credit, connect_cookie) = (buffer::credit(rqst), (*self.as_raw()).connect_cookie);
+            if credit.connect_cookie != connect_cookie {
                 // The one of an earlier connection, if any, is no longer counted.
                 (*rqst).rq_cong = 0;
-                credit.cookie = cookie;
+                credit.connect_cookie = connect_cookie;
             }
             credit.is_reply_owed = true;
         }
@@ -116,7 +116,7 @@ impl Xprt {
         // Setup has initialised the work.
         unsafe {
             let credit = buffer::credit(rqst);
-            if credit.cookie != (*self.as_raw()).connect_cookie {
+            if credit.connect_cookie != (*self.as_raw()).connect_cookie {
                 (*rqst).rq_cong = 0;
             } else if credit.is_reply_owed && (*self.orphans()).orphan_credit(jiffies()) {
                 (*rqst).rq_cong = 0;

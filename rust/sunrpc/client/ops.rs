@@ -81,7 +81,7 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     fn send(&self, sender: &mut Self::Sender, rqst: &Rqst) -> Result<(), SendError>;
 
     /// Sends the Reply to a backward Call (RFC 8167), but only on the connection on which the Call
-    /// arrived, which had this number in [`Backchannel::receive`]. On another one the peer has no
+    /// arrived; `bc_cookie` is that of [`Backchannel::receive`]. On another one the peer has no
     /// Receive for it: it is dropped without an error.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
         sender: &mut Self::Sender,
         xid: u32,
         reply: &XdrBuf<'_>,
-        connection: u64,
+        bc_cookie: u64,
     ) -> Result<(), SendError>;
 
     /// Waits until the peer can no longer reach the memory of the request. Task context without the
@@ -243,7 +243,7 @@ impl<T: ClientTransport> VTable<T> {
         let sent = unsafe {
             if backchannel::is_backward(raw) {
                 let (xid, reply) = XdrBuf::sent_by(raw);
-                transport.send_backward(sender, xid, &reply, backchannel::connection_of(raw))
+                transport.send_backward(sender, xid, &reply, backchannel::bc_cookie(raw))
             } else {
                 let sent = if xprt.take_credit(raw) {
                     transport.send(sender, Rqst::from_raw(raw))

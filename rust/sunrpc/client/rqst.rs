@@ -25,19 +25,19 @@ pub(crate) unsafe trait ForwardRqst {
         u32::from_be(unsafe { (*self.raw()).rq_xid })
     }
 
-    /// The cookie that the transport keeps with the request, 0 for a new one.
-    fn cookie(&self) -> u64 {
+    /// The implementation's word for the connection and slot of the Call, 0 before it is sent.
+    fn ep_cookie(&self) -> u64 {
         // SAFETY: The request is a forward one between `buf_alloc` and `buf_free` (this trait's
         // contract).
-        unsafe { buffer::prefix(self.raw()) }.cookie.load(Relaxed)
+        unsafe { buffer::prefix(self.raw()) }.ep_cookie.load(Relaxed)
     }
 
-    /// Changes the cookie.
-    fn set_cookie(&self, cookie: u64) {
+    /// Changes [`Self::ep_cookie`].
+    fn set_ep_cookie(&self, ep_cookie: u64) {
         // SAFETY: The request is a forward one between `buf_alloc` and `buf_free` (this trait's
         // contract).
         let prefix = unsafe { buffer::prefix(self.raw()) };
-        prefix.cookie.store(cookie, Relaxed);
+        prefix.ep_cookie.store(ep_cookie, Relaxed);
     }
 
     /// The counter of the regions over the request's memory.
