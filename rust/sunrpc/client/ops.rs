@@ -131,6 +131,11 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
 /// the connection well before a lease of NFSv4 (90 s).
 const CHECK_PERIOD_S: u32 = 5;
 
+/// Whether a time in jiffies has come.
+fn is_past(time: usize) -> bool {
+    jiffies().wrapping_sub(time) <= usize::MAX / 2
+}
+
 /// `struct rpc_xprt_ops` for `T`.
 pub(super) struct VTable<T: ClientTransport>(PhantomData<T>);
 
@@ -276,14 +281,19 @@ impl<T: ClientTransport> VTable<T> {
     /// - `task` is running in this thread, and has a forward request of one of this module's
     ///   transports.
     unsafe extern "C" fn wait_for_reply(task: *mut bindings::rpc_task) {
-        // SAFETY: The task is valid, and has a request. Only the thread that runs the task uses its
-        // `rq_timeout`, and the task still counts as running if it is woken during the call.
+        // SAFETY: The task is valid, and has a request. Only the thread that runs the task uses
+        // these words, and the task still counts as running if it is woken during the call.
         unsafe {
             let rqst = (*task).tk_rqstp;
-            let timeout = (*rqst).rq_timeout;
+            let (timeout, major) = ((*rqst).rq_timeout, (*rqst).rq_majortimeo);
             (*rqst).rq_timeout = timeout.min(connect::seconds(CHECK_PERIOD_S));
+            // A sleep ends at the major timeout at the latest, which would be now.
+            if is_past(major) {
+                (*rqst).rq_majortimeo = jiffies().wrapping_add((*rqst).rq_timeout);
+            }
             bindings::xprt_wait_for_reply_request_def(task);
             (*rqst).rq_timeout = timeout;
+            (*rqst).rq_majortimeo = major;
         }
     }
 
@@ -292,7 +302,9 @@ impl<T: ClientTransport> VTable<T> {
     /// Task context, in a callback of the task. The connection of the Call may be gone.
     ///
     /// The connection ends at the major timeout, as the server may have dropped the Call; at the
-    /// first timeout (`timeo=`) if the peer is not checked, or if the Call was sent before.
+    /// first timeout (`timeo=`) if the peer is not checked, or if the Call was sent before. Neither
+    /// ends it while the Call is younger than the first timeout: after an outage the major timeout
+    /// of a Call that was just sent may be in the past.
     ///
     /// # Safety
     ///
@@ -317,18 +329,21 @@ impl<T: ClientTransport> VTable<T> {
         // words. `tk_runstate` is read by one access, as test_bit() does.
         unsafe {
             let raw_rqst = (*task).tk_rqstp;
-            let is_over = jiffies().wrapping_sub((*raw_rqst).rq_majortimeo) <= usize::MAX / 2;
+            let is_over = is_past((*raw_rqst).rq_majortimeo);
             let age = bindings::ktime_get().wrapping_sub((*raw_rqst).rq_xtime) / 1_000_000;
             // A sleep may be a jiffy too short, which is 10 ms at most.
             let age = usize::try_from(age).map_or(0, |age| age.saturating_add(10));
             let is_late = age >= jiffies_to_ms((*raw_rqst).rq_timeout);
+            if is_over && (*task).tk_flags & SOFT != 0 {
+                // A soft RPC of NFSv4 would go on while there is a connection.
+                (*task).tk_flags &= !WAITS;
+                if !is_late {
+                    return;
+                }
+            }
             // If it was sent before, the server may still work at it, drop the repetition, and send
             // its Reply to the earlier connection.
-            if is_over || is_late && (!is_checked || (*raw_rqst).rq_ntrans > 1) {
-                // A soft RPC of NFSv4 would go on while there is a connection.
-                if is_over && (*task).tk_flags & SOFT != 0 {
-                    (*task).tk_flags &= !WAITS;
-                }
+            if is_late && (is_over || !is_checked || (*raw_rqst).rq_ntrans > 1) {
                 return transport.timed_out();
             }
             let _lock = xprt.queue_lock();
