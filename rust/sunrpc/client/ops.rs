@@ -302,9 +302,10 @@ impl<T: ClientTransport> VTable<T> {
     /// Task context, in a callback of the task. The connection of the Call may be gone.
     ///
     /// The connection ends at the major timeout, as the server may have dropped the Call; at the
-    /// first timeout (`timeo=`) if the peer is not checked, or if the Call was sent before. Neither
-    /// ends it while the Call is younger than the first timeout: after an outage the major timeout
-    /// of a Call that was just sent may be in the past.
+    /// first timeout (`timeo=`) if the peer is not checked, if the Call was sent before, or if it is
+    /// a soft RPC that sunrpc may repeat (of NFSv3). None of these ends it while the Call is younger
+    /// than the first timeout: after an outage the major timeout of a Call that was just sent may be
+    /// in the past.
     ///
     /// # Safety
     ///
@@ -342,8 +343,11 @@ impl<T: ClientTransport> VTable<T> {
                 }
             }
             // If it was sent before, the server may still work at it, drop the repetition, and send
-            // its Reply to the earlier connection.
-            if is_late && (is_over || !is_checked || (*raw_rqst).rq_ntrans > 1) {
+            // its Reply to the earlier connection. A soft RPC that is not of NFSv4 has little time,
+            // and its server may have dropped it.
+            let may_be_dropped = (*raw_rqst).rq_ntrans > 1
+                || (*task).tk_flags & SOFT != 0 && (*task).tk_flags & WAITS == 0;
+            if is_late && (is_over || !is_checked || may_be_dropped) {
                 return transport.timed_out();
             }
             let _lock = xprt.queue_lock();
