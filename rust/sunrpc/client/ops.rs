@@ -302,10 +302,9 @@ impl<T: ClientTransport> VTable<T> {
     /// Task context, in a callback of the task. The connection of the Call may be gone.
     ///
     /// The connection ends at the major timeout, as the server may have dropped the Call; at the
-    /// first timeout (`timeo=`) if the peer is not checked, if the Call was sent before, or if it is
-    /// a soft RPC that sunrpc may repeat (of NFSv3). None of these ends it while the Call is younger
-    /// than the first timeout: after an outage the major timeout of a Call that was just sent may be
-    /// in the past.
+    /// first timeout (`timeo=`) if the peer is not checked, if the Call was sent before, or if the
+    /// RPC is a soft one of NFSv3. None of these ends it while the Call is younger than the first
+    /// timeout: after an outage the major timeout of a Call that was just sent may be in the past.
     ///
     /// # Safety
     ///
