@@ -137,7 +137,9 @@ impl From<QpFailure> for Cause {
     fn from(why: QpFailure) -> Self {
         match why {
             QpFailure::Flushed => Self::Disconnected,
-            QpFailure::WorkRequest(status) => Self::of_status(status),
+            QpFailure::WorkRequest(status) | QpFailure::CheckRefused(status) => {
+                Self::of_status(status)
+            }
             QpFailure::NotASend => Self::NotASend,
             QpFailure::PostFailed => Self::PostFailed,
             QpFailure::Stalled => Self::TimedOut,

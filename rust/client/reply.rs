@@ -61,12 +61,11 @@ impl QpUser for Ep {
     }
 
     fn qp_failed(&self, why: QpFailure) {
-        if let QpFailure::WorkRequest(status) = why {
-            self.transport.stats.failed_requests.increment();
-            // It may have been a check, and each would end a connection.
-            if status.is_remote_error() {
-                self.transport.checks_fail.store(true, Relaxed);
-            }
+        match why {
+            QpFailure::WorkRequest(_) => self.transport.stats.failed_requests.increment(),
+            // Each check would end a connection.
+            QpFailure::CheckRefused(_) => self.transport.checks_fail.store(true, Relaxed),
+            _ => {}
         }
         self.wait.force_disconnect(why.into());
     }

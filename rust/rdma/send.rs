@@ -501,6 +501,9 @@ unsafe impl<U: QpUser> Complete for QueuePair<U> {
 
     unsafe fn complete(_this: NonNull<Self>, cx: &mut CqContext<'_, U>, wc: &bindings::ib_wc) {
         match WcStatus::failure(wc) {
+            Some(status) if status.is_refusal() => {
+                cx.user().qp_failed(QpFailure::CheckRefused(status))
+            }
             Some(status) => cx.user().qp_failed(status.into()),
             None => cx.qp().send.lock().is_checking = false,
         }
