@@ -234,7 +234,7 @@ pub(super) fn connect_worker(transport: &Arc<Client>) -> Result<QpOwner<Ep>> {
             None => log(fmt!("device none: {what} ({why}, {errno} {status})")),
         }
     }
-    transport.ends.lock().failed.add(cause);
+    transport.connect_failed.lock().add(cause);
     let first = transport.xprt.connect_count() == 0;
     let error = connect_error(cause, first, status);
     trace::xprtrdma_connect(transport.xprt.id(), error.to_errno(), cause.name());

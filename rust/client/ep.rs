@@ -135,6 +135,13 @@ impl Ep {
         })
     }
 
+    /// Whether it helps to check the peer. A server of Version One may drop the first message of a
+    /// trial of Version Two.
+    pub(super) fn may_check_peer(&self) -> bool {
+        let is_final = self.version().is_some_and(|version| version.is_final);
+        is_final && !self.transport.checks_fail.load(Relaxed)
+    }
+
     /// The versions of messages that are accepted.
     pub(super) fn accepted(&self) -> Versions {
         self.v2.as_ref().map_or(Versions::ONE, |v2| v2.accepted())

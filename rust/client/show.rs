@@ -28,9 +28,9 @@ impl Show for RpcrdmaXprt {
 fn stats(transport: &RpcrdmaXprt, seq: &SeqFile) {
     transport.calls.show_calls(seq);
     transport.stats.show(seq);
-    let ends = *transport.ends.lock();
-    ends.ended.show_counts(seq, "ended");
-    ends.failed.show_counts(seq, "connect_failed");
+    let (ended, failed) = (*transport.ended.lock(), *transport.connect_failed.lock());
+    ended.show_counts(seq, "ended");
+    failed.show_counts(seq, "connect_failed");
 }
 
 /// The connection, or why there is none.
@@ -48,9 +48,9 @@ fn connection(transport: &RpcrdmaXprt, seq: &SeqFile) {
     }
     let (count, age) = xprt.calls_outstanding();
     seq_print!(seq, "calls_outstanding {count}\noldest_call_ms {age}\n");
-    let ends = *transport.ends.lock();
-    ends.ended.show_last(seq, "end");
-    ends.failed.show_last(seq, "failure");
+    let (ended, failed) = (*transport.ended.lock(), *transport.connect_failed.lock());
+    ended.show_last(seq, "end");
+    failed.show_last(seq, "failure");
     if let Some((version, left)) = transport.servers.highest(xprt) {
         seq_print!(seq, "known_version {version}\nknown_version_s {left}\n");
     }

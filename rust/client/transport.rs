@@ -15,7 +15,7 @@ use crate::{
     error::Cause,
     proto::wire::{header::Xid, private_data::Thresholds},
     rdma::{QpOwner, QueuePair},
-    stats::{self, Form, Forms, Latency, Stats},
+    stats::{Ends, Form, Forms, Latency, Stats},
     sunrpc::{
         client::{
             Backchannel, ClientClass, ClientTransport, ForwardRqst, OwnedXprt, Rqst, SendError,
@@ -29,7 +29,7 @@ use kernel::{
     prelude::*,
     seq_file::SeqFile,
     seq_print,
-    sync::{atomic, atomic::Atomic, Arc, ArcBorrow, SpinLock},
+    sync::{atomic::Atomic, Arc, ArcBorrow, SpinLock},
 };
 
 /// The class that mounts name.
@@ -48,8 +48,12 @@ pub(crate) struct RpcrdmaXprt {
     pub(super) stats: Stats,
     pub(super) calls: Forms,
     pub(super) latency: Latency,
+    /// Why connections ended.
     #[pin]
-    pub(super) ends: SpinLock<Ends>,
+    pub(super) ended: SpinLock<Ends>,
+    /// Why attempts to connect failed.
+    #[pin]
+    pub(super) connect_failed: SpinLock<Ends>,
     #[pin]
     pub(super) backchannel: Backchannel,
     /// The number of the next connection. Odd: 0 is the cookie of an unsent Call.
@@ -62,13 +66,6 @@ pub(crate) struct RpcrdmaXprt {
     pub(super) servers: Arc<KnownServers>,
     /// Last: the reference to the module goes with it.
     pub(super) xprt: OwnedXprt,
-}
-
-/// Why connections ended, and why attempts to connect failed.
-#[derive(Clone, Copy)]
-pub(super) struct Ends {
-    pub(super) ended: stats::Ends,
-    pub(super) failed: stats::Ends,
 }
 
 impl RpcrdmaXprt {
@@ -102,10 +99,8 @@ impl ClientTransport for Client {
             stats: Stats::new(),
             calls: Forms::new(),
             latency: Latency::new(),
-            ends <- new_spinlock!(Ends {
-                ended: stats::Ends::NONE,
-                failed: stats::Ends::NONE,
-            }, "rpcrdma_ends"),
+            ended <- new_spinlock!(Ends::NONE, "rpcrdma_ended"),
+            connect_failed <- new_spinlock!(Ends::NONE, "rpcrdma_connect_failed"),
             backchannel <- Backchannel::new(),
             next_connection: Atomic::new(1),
             failure_logged: Atomic::new(false),
@@ -128,7 +123,7 @@ impl ClientTransport for Client {
 
     fn close(&self, qp: QpOwner<Ep>) {
         let cause = qp.user().wait.expect_end();
-        self.ends.lock().ended.add(cause);
+        self.ended.lock().add(cause);
         trace::xprtrdma_disconnect(self.xprt.id(), cause.name());
         if let Some(v2) = &qp.user().v2 {
             v2.lost_for(qp.user(), cause);
@@ -169,8 +164,7 @@ impl ClientTransport for Client {
     }
 
     fn check_peer(&self) -> bool {
-        let checks_fail = self.checks_fail.load(atomic::Relaxed);
-        matches!(&*self.current.lock(), Some(qp) if !checks_fail && qp.check_peer())
+        matches!(&*self.current.lock(), Some(qp) if qp.user().may_check_peer() && qp.check_peer())
     }
 
     fn timed_out(&self) {
