@@ -137,9 +137,8 @@ impl From<QpFailure> for Cause {
     fn from(why: QpFailure) -> Self {
         match why {
             QpFailure::Flushed => Self::Disconnected,
-            QpFailure::WorkRequest(status) | QpFailure::CheckRefused(status) => {
-                Self::of_status(status)
-            }
+            QpFailure::WorkRequest(status) => Self::of_status(status),
+            QpFailure::CheckRefused => Self::RemoteError,
             QpFailure::NotASend => Self::NotASend,
             QpFailure::PostFailed => Self::PostFailed,
             QpFailure::Stalled => Self::TimedOut,

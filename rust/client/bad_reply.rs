@@ -37,7 +37,7 @@ pub(super) fn rdma_error(
         return drop_unexpected(cx, message);
     }
     let action = match (error.body, &ep.v2) {
-        (ErrorBody::Version(range), Some(v2)) => v2.err_vers_received(ep, error.xid, range),
+        (ErrorBody::Version(range), Some(v2)) => v2.err_vers(ep, error.xid, range),
         _ => None,
     };
     if action == Some(NegotiationAction::Reconnect) && proof.is_none() {

@@ -64,7 +64,7 @@ impl QpUser for Ep {
         match why {
             QpFailure::WorkRequest(_) => self.transport.stats.failed_requests.increment(),
             // Each check would end a connection.
-            QpFailure::CheckRefused(_) => self.transport.checks_fail.store(true, Relaxed),
+            QpFailure::CheckRefused => self.transport.checks_fail.store(true, Relaxed),
             _ => {}
         }
         self.wait.force_disconnect(why.into());

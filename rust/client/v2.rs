@@ -123,12 +123,7 @@ impl VersionTwo {
     }
 
     /// The peer has refused the version of a Call; returns what to do, unless the Call just ends.
-    pub(super) fn err_vers_received(
-        &self,
-        ep: &Ep,
-        xid: Xid,
-        range: Versions,
-    ) -> Option<NegotiationAction> {
+    pub(super) fn err_vers(&self, ep: &Ep, xid: Xid, range: Versions) -> Option<NegotiationAction> {
         let transport = &ep.transport;
         let (action, outcome) = self.handle(RequesterEvent::Refused(xid, range));
         let Versions { low, high } = range;

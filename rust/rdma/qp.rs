@@ -100,7 +100,7 @@ pub(crate) enum QpFailure {
     /// A work request has failed.
     WorkRequest(WcStatus),
     /// The peer refuses to acknowledge the Write of [`QueuePair::check_peer`].
-    CheckRefused(WcStatus),
+    CheckRefused,
     /// The peer has used up a Receive, but not by a Send.
     NotASend,
     /// The provider has refused to post.

@@ -502,7 +502,7 @@ unsafe impl<U: QpUser> Complete for QueuePair<U> {
     unsafe fn complete(_this: NonNull<Self>, cx: &mut CqContext<'_, U>, wc: &bindings::ib_wc) {
         match WcStatus::failure(wc) {
             Some(status) if status.is_remote_error() => {
-                cx.user().qp_failed(QpFailure::CheckRefused(status))
+                cx.user().qp_failed(QpFailure::CheckRefused)
             }
             Some(status) => cx.user().qp_failed(status.into()),
             None => cx.qp().send.lock().is_checking = false,

@@ -127,8 +127,8 @@ impl BackchannelRqst {
         *rqst = bindings::rpc_rqst::default();
         rqst.rq_xprt = xprt.as_raw();
         rqst.rq_xid = xid.to_be();
-        // Only forward Calls take credits (RFC 8167 section 4). A Reply that seems to have one does
-        // not wait after those that have none.
+        // Only forward Calls take credits (RFC 8167 section 4). With rq_cong set,
+        // xprt_request_enqueue_transmit() queues it before requests that wait for a credit.
         rqst.rq_cong = 1;
         rqst.rq_bc_pa_state = usize::try_from(bindings::RPC_BC_PA_IN_USE).map(|bit| 1 << bit)?;
         rqst.rq_private_buf.len = length;

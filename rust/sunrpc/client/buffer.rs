@@ -28,7 +28,7 @@ pub(super) struct Prefix {
 pub(super) struct Credit {
     /// The transport's `connect_cookie` when the request took its credit.
     pub(super) connect_cookie: u32,
-    /// Whether the last attempt to send the Call succeeded, and its Reply has not arrived.
+    /// Whether the Call is being sent, or was sent, and its Reply has not arrived.
     pub(super) is_reply_owed: bool,
 }
 

@@ -3,8 +3,7 @@
 //! How client transports are created.
 
 use super::{
-    connect::{self, seconds},
-    credits,
+    connect, credits,
     implementation::TypedAllocation,
     ops::{self, ClientTransport},
     xprt::{Allocation, OwnedXprt},
@@ -18,7 +17,7 @@ use crate::{
     },
 };
 use core::{marker::PhantomData, mem::MaybeUninit};
-use kernel::{prelude::*, str::CStr, sync::Arc};
+use kernel::{prelude::*, str::CStr, sync::Arc, time::msecs_to_jiffies};
 
 /// The class of the transports `T`, and of no others. It is a static because they point to it.
 pub(crate) struct ClientClass<T>(Class, PhantomData<fn(T)>);
@@ -112,7 +111,7 @@ fn allocate<T: ClientTransport>(args: &bindings::xprt_create) -> Result<OwnedXpr
         return Err(EACCES);
     }
     let user = T::class().0.enter().ok_or(EIO)?;
-    let (requests, ops) = (T::max_requests(), ops::VTable::<T>::ops());
+    let (requests, ops) = (T::max_requests(), &ops::XprtOps::<T>::OPS);
     // SAFETY: A `TypedAllocation` begins with a `Base`. The arguments are valid during the
     // callback.
     let allocation =
@@ -134,12 +133,12 @@ fn allocate<T: ClientTransport>(args: &bindings::xprt_create) -> Result<OwnedXpr
         bindings::rpcrdma_init_delayed_work(&raw mut (*raw).overdue, Some(credits::overdue::<T>));
 
         let xprt = owned.as_raw();
-        (*xprt).connect_timeout = seconds(60);
+        (*xprt).connect_timeout = msecs_to_jiffies(60_000);
         // A server may be back for this long before its clients notice, in addition to the RPC
         // layer's own 3 s.
-        (*xprt).max_reconnect_timeout = seconds(15);
-        (*xprt).bind_timeout = seconds(60);
-        (*xprt).idle_timeout = seconds(300);
+        (*xprt).max_reconnect_timeout = msecs_to_jiffies(15_000);
+        (*xprt).bind_timeout = msecs_to_jiffies(60_000);
+        (*xprt).idle_timeout = msecs_to_jiffies(300_000);
         // Side protocols that look at the transport should use TCP.
         (*xprt).prot = i32::try_from(bindings::IPPROTO_TCP)?;
         (*xprt).max_payload = T::MAX_PAYLOAD;

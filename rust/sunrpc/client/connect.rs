@@ -104,11 +104,6 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
     }
 }
 
-/// Converts seconds to jiffies.
-pub(super) fn seconds(seconds: u32) -> usize {
-    msecs_to_jiffies(seconds.saturating_mul(1000))
-}
-
 /// `set_connect_timeout`: lowers the timeouts. Process context.
 ///
 /// # Safety
@@ -128,7 +123,7 @@ pub(super) unsafe extern "C" fn set_connect_timeout(
         if connect < (*raw).connect_timeout {
             let timeout = &raw mut (*xprt.allocation()).base.timeout;
             // An attempt that gives up sooner would be shorter than the pause before it.
-            let least = connect.max(seconds(10));
+            let least = connect.max(msecs_to_jiffies(10_000));
             // Others read these without the lock.
             (&raw mut (*timeout).to_initval).write_volatile(least);
             (&raw mut (*timeout).to_maxval).write_volatile(least);

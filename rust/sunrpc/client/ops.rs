@@ -27,6 +27,7 @@ use kernel::{
     prelude::*,
     seq_file::SeqFile,
     sync::{Arc, ArcBorrow},
+    time::msecs_to_jiffies,
 };
 
 /// A client transport.
@@ -125,22 +126,18 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     fn backchannel(&self) -> &Backchannel;
 }
 
-/// Seconds between two checks of the peer, for which a task that waits for a Reply wakes up.
+/// Milliseconds between two checks of the peer, for which a task that waits for a Reply wakes up.
 /// Few Calls to a server that works take as long, so there is nothing to do while all is well. With
 /// the time for which the device repeats what is not acknowledged, about as much, an outage ends
 /// the connection well before a lease of NFSv4 (90 s).
-const CHECK_PERIOD_S: u32 = 5;
-
-/// Whether a time in jiffies has come.
-fn is_past(time: usize) -> bool {
-    jiffies().wrapping_sub(time) <= usize::MAX / 2
-}
+const CHECK_PERIOD_MS: u32 = 5_000;
 
 /// `struct rpc_xprt_ops` for `T`.
-pub(super) struct VTable<T: ClientTransport>(PhantomData<T>);
+pub(super) struct XprtOps<T: ClientTransport>(PhantomData<T>);
 
-impl<T: ClientTransport> VTable<T> {
-    const OPS: bindings::rpc_xprt_ops = bindings::rpc_xprt_ops {
+impl<T: ClientTransport> XprtOps<T> {
+    /// The table.
+    pub(super) const OPS: bindings::rpc_xprt_ops = bindings::rpc_xprt_ops {
         reserve_xprt: Some(bindings::xprt_reserve_xprt_cong),
         release_xprt: Some(bindings::xprt_release_xprt_cong),
         alloc_slot: Some(bindings::xprt_alloc_slot),
@@ -169,11 +166,6 @@ impl<T: ClientTransport> VTable<T> {
         bc_free_rqst: Some(Self::bc_free_rqst),
         ..pin_init::zeroed()
     };
-
-    /// The table, which is as long-lived as the module.
-    pub(super) fn ops() -> &'static bindings::rpc_xprt_ops {
-        &Self::OPS
-    }
 
     /// The transport, and its implementation.
     ///
@@ -286,11 +278,9 @@ impl<T: ClientTransport> VTable<T> {
         unsafe {
             let rqst = (*task).tk_rqstp;
             let (timeout, major) = ((*rqst).rq_timeout, (*rqst).rq_majortimeo);
-            (*rqst).rq_timeout = timeout.min(connect::seconds(CHECK_PERIOD_S));
-            // A sleep ends at the major timeout at the latest, which would be now.
-            if is_past(major) {
-                (*rqst).rq_majortimeo = jiffies().wrapping_add((*rqst).rq_timeout);
-            }
+            (*rqst).rq_timeout = timeout.min(msecs_to_jiffies(CHECK_PERIOD_MS));
+            // The sleep would not last beyond the major timeout, which may have been long ago.
+            (*rqst).rq_majortimeo = jiffies().wrapping_add((*rqst).rq_timeout);
             bindings::xprt_wait_for_reply_request_def(task);
             (*rqst).rq_timeout = timeout;
             (*rqst).rq_majortimeo = major;
@@ -329,7 +319,7 @@ impl<T: ClientTransport> VTable<T> {
         // words. `tk_runstate` is read by one access, as test_bit() does.
         unsafe {
             let raw_rqst = (*task).tk_rqstp;
-            let is_over = is_past((*raw_rqst).rq_majortimeo);
+            let is_over = jiffies().wrapping_sub((*raw_rqst).rq_majortimeo) <= usize::MAX / 2;
             let age = bindings::ktime_get().wrapping_sub((*raw_rqst).rq_xtime) / 1_000_000;
             // A sleep may be a jiffy too short, which is 10 ms at most.
             let age = usize::try_from(age).map_or(0, |age| age.saturating_add(10));
@@ -523,7 +513,7 @@ impl<T: ClientTransport> VTable<T> {
 }
 
 /// The callbacks for backward requests.
-impl<T: ClientTransport> VTable<T> {
+impl<T: ClientTransport> XprtOps<T> {
     /// Prepares the back channel when a session is created. Process context, may sleep.
     ///
     /// # Safety

@@ -29,7 +29,8 @@ pub(crate) unsafe trait ForwardRqst {
     fn ep_cookie(&self) -> u64 {
         // SAFETY: The request is a forward one between `buf_alloc` and `buf_free` (this trait's
         // contract).
-        unsafe { buffer::prefix(self.raw()) }.ep_cookie.load(Relaxed)
+        let prefix = unsafe { buffer::prefix(self.raw()) };
+        prefix.ep_cookie.load(Relaxed)
     }
 
     /// Changes [`Self::ep_cookie`].

@@ -19,7 +19,7 @@ pub(super) struct Allocation {
     pub(super) base: Base,
     /// Runs attempts to connect, and later the end of the transport.
     pub(super) work: bindings::delayed_work,
-    /// The queue that this runs on, but for attempts.
+    /// Runs all works but attempts.
     pub(super) queue: *mut bindings::workqueue_struct,
     /// The queue of attempts to connect.
     pub(super) attempts: *mut bindings::workqueue_struct,
@@ -97,8 +97,7 @@ impl Xprt {
         unsafe { (*self.allocation()).reserve }
     }
 
-    /// Lets what was sent before count as sent on an earlier connection. The caller holds the send
-    /// lock.
+    /// Increments `connect_cookie`. The caller holds the send lock.
     pub(super) fn next_cookie(&self) {
         let raw = self.as_raw();
         // SAFETY: The transport is valid, and only the holder of the send lock changes the cookie.
@@ -208,10 +207,8 @@ impl Xprt {
 
     /// Wakes the sender that waits for space, if one does.
     pub(crate) fn write_space(&self) {
-        if self.has(bindings::XPRT_WRITE_SPACE) {
-            // SAFETY: The transport is valid.
-            unsafe { bindings::xprt_write_space(self.as_raw()) };
-        }
+        // SAFETY: The transport is valid.
+        unsafe { bindings::xprt_write_space(self.as_raw()) };
     }
 
     /// How long an attempt to connect may take, in jiffies.
