@@ -175,12 +175,14 @@ impl<U: QpUser> QueuePair<U> {
         let mut sq = self.lock_open()?;
         let mut ctxt = sq.idle.pop_front();
         if ctxt.is_none() && sq.made < self.caps.max_sends {
+            // Under the lock, so that several threads make no more than that.
+            sq.made = sq.made.saturating_add(1);
             drop(sq);
             // SAFETY: The hardware objects exist (this function's contract).
             let pd = unsafe { &self.hw().pd };
             let made = SendCtxt::new(pd, self.caps.send_size, flags).ok();
             sq = self.send.lock();
-            sq.made = sq.made.saturating_add(made.is_some().into());
+            sq.made = sq.made.saturating_sub(made.is_none().into());
             // Without memory one that has become idle meanwhile.
             ctxt = made.or_else(|| sq.idle.pop_front());
         }
