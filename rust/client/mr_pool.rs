@@ -125,7 +125,7 @@ impl MrPool {
     }
 
     /// Takes a slot and `count` MRs for the Call `rqst`. If there are not enough, the sender waits
-    /// for space. The worker is asked for more before no MR is idle.
+    /// for space. Queues the worker when fewer than [`LOW`] are left.
     pub(super) fn take(self: &Arc<Self>, rqst: &Rqst, count: u32) -> Option<CallMrs<'_>> {
         let mut free = self.free.lock();
         let is_enough = free.mrs.len() >= count;
