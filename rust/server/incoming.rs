@@ -179,7 +179,7 @@ impl SvcxprtRdma {
         }
         let is_first = incoming.head().is_none();
         incoming.ready.push_back(ctxt);
-        // If there was a Call before it, `wake` was called for that, or will be when a limit changes.
+        // If not, `wake` was called for the first one, or will be when a limit changes.
         if is_first {
             self.wake(&incoming);
         }
