@@ -241,9 +241,9 @@ injected() {
 		skip "the kernel injects no faults into sunrpc"
 	hand_out "$1" 4
 	defer server inject_ends
-	LIMIT=120 server recall_all="$recall_all" <<-'EOF'
+	LIMIT=120 server <<-'EOF'
 		inject_begins 100 2
-		$recall_all
+		recall_all
 		has_injected 2
 		inject_ends
 	EOF
