@@ -267,8 +267,8 @@ events! {
     fn svcrdma_post_read_chunk: (cq: u32, cid: u32, count: u32) =>
         (cq, cid, count);
     /// The send queue has no room for `needed` work requests.
-    fn svcrdma_sq_full: (cq: u32, needed: u32, used: u32, depth: u32) =>
-        (cq, needed, depth.saturating_sub(used), depth);
+    fn svcrdma_sq_full: (cq: u32, needed: u32, avail: u32, depth: u32) =>
+        (cq, needed, avail, depth);
     /// The RDMA Reads for the message in the Receive with this number have completed.
     fn svcrdma_wc_read: (cq: u32, cid: u32, bytes: u64, took: Delta) => (
         cq, cid, u32::try_from(bytes).unwrap_or(u32::MAX), took.as_nanos().unsigned_abs(),

@@ -383,8 +383,7 @@ impl<U: QpUser> SendBox<'_, U> {
         if sq.pending.is_empty() && ctxt.entries() <= sq.free {
             posted = qp.post_locked(&mut sq, ctxt);
         } else {
-            let used = qp.sq_entries.saturating_sub(sq.free);
-            trace::svcrdma_sq_full(qp.cq_number, ctxt.entries(), used, qp.sq_entries);
+            trace::svcrdma_sq_full(qp.cq_number, ctxt.entries(), sq.free, qp.sq_entries);
             qp.user.sq_full();
             sq.pending.push_back(ctxt);
         }
