@@ -175,8 +175,8 @@ large_rpcs() {
 	local length=4194304
 	is_served || skip "the server's transport is the kernel's own"
 	need_requester
-	defer "largest_block 1048576"
-	largest_block $length
+	defer nfsd_set max_block_size 1048576
+	nfsd_set max_block_size $length
 	server_dir /export
 	server length="$length" <<-'EOF'
 		[ $(cat /proc/fs/nfsd/max_block_size) = $length ]
@@ -198,17 +198,10 @@ large_rpcs() {
 }
 
 # The server's own idea of a largest block depends on its memory.
-largest_block() {
-	server size="$1" <<-'EOF'
-		/lab/guest/server stop
-		echo $size >/proc/fs/nfsd/max_block_size
-		/lab/guest/server resume
-	EOF
-}
 before=$(server 'cat /proc/fs/nfsd/max_block_size')
 if [ "$before" -ne 1048576 ]; then
-	trap 'largest_block "$before"' EXIT
-	largest_block 1048576
+	trap 'nfsd_set max_block_size "$before"' EXIT
+	nfsd_set max_block_size 1048576
 fi
 
 test_case "v3, buffered, rsize 64 KiB" check_sizes 3 buffered 65536

@@ -13,7 +13,7 @@ remove_device() {
 	work_begins
 	defer client rdma_link_add
 	# The kernel's own client takes more than a minute.
-	is_rust || client_waits 120
+	is_rust || tasks_wait client 120
 	start=$SECONDS
 	LIMIT=100 client 'rdma link delete $RDMA_LINK'
 	printf 'the removal took about %d seconds\n' $((SECONDS - start))

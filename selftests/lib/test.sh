@@ -249,12 +249,12 @@ server_rests() {
 # Whether a machine has this kernel or a later one: has_kernel client|server VERSION.
 has_kernel() { "$1" version="$2" 'printf "%s\n" $version "$(uname -r)" | sort -VC'; }
 
-# client_waits SECONDS: in this case tasks of the client may wait for as long, and are not taken for
-# hung.
-client_waits() {
+# tasks_wait client|server SECONDS: in this case tasks of the machine may wait for as long, and are
+# not taken for hung.
+tasks_wait() {
 	local file=/proc/sys/kernel/hung_task_timeout_secs
-	defer client file=$file seconds="$(client file=$file 'cat $file')" 'echo $seconds >$file'
-	client file=$file seconds="$1" 'echo $seconds >$file'
+	defer "$1" file=$file seconds="$("$1" file=$file 'cat $file')" 'echo $seconds >$file'
+	"$1" file=$file seconds="$2" 'echo $seconds >$file'
 }
 
 # Sets a setting of svcrdma for the rest of the case: server_set NAME VALUE.
@@ -264,18 +264,20 @@ server_set() {
 	server file="$file" value="$2" 'echo $value >$file'
 }
 
+# Changes a setting of nfsd that it takes only while it has no threads: nfsd_set NAME VALUE.
+nfsd_set() {
+	server file="/proc/fs/nfsd/$1" value="$2" <<-'EOF'
+		/lab/guest/server stop
+		echo $value >$file
+		/lab/guest/server resume
+	EOF
+}
+
 # The seconds of a lease, while the server has no clients, for the rest of the case. nfsd waits a
 # tenth of them for the Reply to a callback.
 server_lease() {
-	defer set_lease "$(server 'cat /proc/fs/nfsd/nfsv4leasetime')"
-	set_lease "$1"
-}
-set_lease() {
-	server seconds="$1" <<-'EOF'
-		/lab/guest/server stop
-		echo $seconds >/proc/fs/nfsd/nfsv4leasetime
-		/lab/guest/server resume
-	EOF
+	defer nfsd_set nfsv4leasetime "$(server 'cat /proc/fs/nfsd/nfsv4leasetime')"
+	nfsd_set nfsv4leasetime "$1"
 }
 
 # Has our server begin anew, while it has no clients: a new listener has counted nothing, and may

@@ -22,7 +22,7 @@ away() {
 	[ "$what" = threads ] || netem_begins server
 	mount_nfs "$vers"
 	# Who waits for a page to be written cannot be killed, and waits as long as the server is away.
-	client_waits $((AWAY + 120))
+	tasks_wait client $((AWAY + 120))
 	work_begins
 	defer "${what}" _come
 	"${what}_go"

@@ -19,15 +19,6 @@ available() {
 	EOF
 }
 
-# Only a server without threads takes another limit of reads and writes: limit_io BYTES
-limit_io() {
-	server size="$1" <<-'EOF'
-		/lab/guest/server stop
-		echo $size >/proc/fs/nfsd/max_block_size
-		/lab/guest/server resume
-	EOF
-}
-
 # Names alone, one after the other.
 quiet() {
 	client <<-'EOF'
@@ -60,8 +51,8 @@ busy() {
 idle_connections() {
 	local use=$1 size=$2 most=$3 before after each
 	if [ "$(server 'cat /proc/fs/nfsd/max_block_size')" != "$size" ]; then
-		defer "limit_io $(server 'cat /proc/fs/nfsd/max_block_size')"
-		limit_io "$size"
+		defer nfsd_set max_block_size "$(server 'cat /proc/fs/nfsd/max_block_size')"
+		nfsd_set max_block_size "$size"
 	fi
 	server_dir /export
 	server 'for n in 11 12 13 14; do ip address add 192.0.2.$n/24 dev $NETDEV; done'

@@ -38,9 +38,7 @@ EOF
 
 # Threads of nfsd wait for a file system that is frozen, and are not taken for hung.
 freeze_begins() {
-	local name=kernel.hung_task_timeout_secs
-	defer server name=$name seconds="$(server name=$name 'sysctl -n $name')" 'sysctl -qw $name=$seconds'
-	server name=$name 'sysctl -qw $name=400'
+	tasks_wait server 400
 	defer server 'fsfreeze -u / 2>/dev/null || true'
 }
 
@@ -49,7 +47,7 @@ lost() {
 	server 'touch /export/disk/$TEST/file'
 	netem_begins server
 	mount_by "$1" "$2"
-	client_waits 400
+	tasks_wait client 400
 	# The Call waits for the file system.
 	freeze_begins
 	server 'sync; fsfreeze -f /'
@@ -96,7 +94,7 @@ writers() {
 thawed() {
 	server_dir /export/disk
 	mount_by "$1" "$2"
-	client_waits 400
+	tasks_wait client 400
 	client 'rm -f /run/$TEST.stop'
 	writers
 	defer client 'touch /run/$TEST.stop'

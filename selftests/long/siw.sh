@@ -150,7 +150,7 @@ reads_hang() {
 	server_anew
 	server_dir /export
 	mount_nfs "$1" timeo=6000
-	client_waits 600
+	tasks_wait client 600
 	client 'head -c 64K /dev/urandom >/run/$TEST.data; : >$MNT/$TEST/file; rm -f /run/$TEST.ready /run/$TEST.go'
 	client_background writes <<-'EOF'
 		exec 3>$MNT/$TEST/file
@@ -185,7 +185,7 @@ chains_wait() {
 	netem_begins server
 	server_dir /export
 	mount_nfs "$1" timeo=6000
-	client_waits 600
+	tasks_wait client 600
 	LIMIT=200 client 'data_file 32M 1M'
 	defer client 'wait_for 200 test -f /run/job.load.status'
 	# It has that many Calls under way at any time.
