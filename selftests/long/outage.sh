@@ -84,7 +84,7 @@ writers() {
 		while [ $((i += 1)) -le $WRITERS ]; do
 			(while [ ! -f /run/$TEST.stop ]; do
 				head -c 65536 /dev/zero | dd of=$MNT/$TEST/$i bs=64K conv=fsync status=none
-				now >/run/$TEST.done.$i
+				now >>/run/$TEST.done.$i
 			done) &
 		done
 		wait
@@ -106,7 +106,7 @@ thawed() {
 	server 'fsfreeze -u /'
 	LIMIT=200 client proto="$1" vers="$2" WRITERS="$WRITERS" <<-'EOF'
 		start=$(now)
-		newer() { [ $(cat /run/$TEST.done.* | awk -v start=$start '$1 >= start' | wc -l) -ge $1 ]; }
+		newer() { [ $(tail -qn 1 /run/$TEST.done.* | awk -v start=$start '$1 >= start' | wc -l) -ge $1 ]; }
 		wait_for 180 newer 1
 		tell "$proto v$vers: first write after the thaw" $start
 		wait_for 180 newer $WRITERS
