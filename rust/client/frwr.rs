@@ -2,19 +2,20 @@
 
 //! Memory registration by work requests (FRWR): the mapping of a Call's memory, and the fence.
 //!
-//! A Call with chunks has a slot of the queue pair, which holds its registered MRs and a [`Req`]
-//! under one lock. A slot is in one of these states:
+//! A Call with chunks has a slot of the queue pair, which holds its registered MRs and a
+//! [`SlotState`] under one lock:
 //!
-//! 1. `Done`, without MRs: it is free.
-//! 2. `Offered`: the peer may use the MRs. From the Send to the Reply.
-//! 3. `Replied`: LOCAL_INVs are posted; their completion completes the RPC.
-//! 4. `Done`, with MRs, which are being invalidated: the task is gone, or the Reply is being
-//!    handled.
-//! 5. `Closed`: the connection has ended, which leads from any state to this one.
+//! ```text
+//! Free         -> Offered       the Send is posted
+//! Offered      -> Free          the Reply has invalidated all MRs
+//! Offered      -> Invalidating  it has not, or the task is gone
+//! Invalidating -> Replied       LOCAL_INVs are posted; their completion completes the RPC
+//! Invalidating, Replied -> Free the LOCAL_INVs have completed
+//! any          -> Closed        the connection has ended
+//! ```
 //!
-//! A Reply that invalidates all MRs leads from 2 to 1, and a completion from 3 or 4 to 1. MRs that
-//! cannot be invalidated wait for the end of the connection. An RPC that waits with them is sent
-//! again on the next connection.
+//! MRs that cannot be invalidated wait for the end of the connection. An RPC that waits with them
+//! is sent again on the next connection.
 
 use super::{ep::Ep, mr_pool::MrPool, reply::PendingReply};
 use crate::{
@@ -165,27 +166,29 @@ impl Drop for CallMrs<'_> {
     }
 }
 
-/// What a slot keeps of its Call.
+/// The state of a slot, and what it keeps of its Call.
 #[derive(Default)]
-pub(crate) enum Req {
-    /// The slot is free, or its MRs are being invalidated.
+pub(crate) enum SlotState {
+    /// No Call has the slot, which is empty.
     #[default]
-    Done,
-    /// The Call offers MRs as planned.
+    Free,
+    /// The peer may use the MRs, as planned.
     Offered(Plan),
+    /// The MRs are being invalidated: the task is gone, or its Reply is being handled.
+    Invalidating,
     /// The completion of the LOCAL_INVs completes the RPC.
     Replied(PendingReply),
     /// The connection has ended, and its MRs are destroyed.
     Closed,
 }
 
-impl Req {
-    /// State 2 to 4: takes the plan; returns `None` if that was done before.
+impl SlotState {
+    /// `Offered` to `Invalidating`: takes the plan; returns `None` in any other state.
     fn take_plan(&mut self) -> Option<Plan> {
         let Self::Offered(plan) = *self else {
             return None;
         };
-        *self = Self::Done;
+        *self = Self::Invalidating;
         Some(plan)
     }
 }
@@ -195,17 +198,18 @@ pub(super) fn count(qp: &QueuePair<Ep>) -> (u32, u32) {
     let (mut offered, mut invalidating) = (0u32, 0u32);
     for mut slot in (0..qp.slots()).filter_map(|index| qp.slot(index)) {
         let count = match slot.data() {
-            Req::Offered(_) => &mut offered,
-            _ => &mut invalidating,
+            SlotState::Offered(_) => &mut offered,
+            SlotState::Invalidating | SlotState::Replied(_) => &mut invalidating,
+            SlotState::Free | SlotState::Closed => continue,
         };
         *count = count.saturating_add(slot.mrs().len());
     }
     (offered, invalidating)
 }
 
-/// State 2 to 4, or to 1 if the Reply has invalidated all MRs: `compare` compares the MRs with the
-/// Reply, and the MR that `proof` is for returns to the pool. Returns whether the slot is free;
-/// `None` if the Call already had a Reply, or is gone.
+/// `Offered` to `Invalidating`, or to `Free` if the Reply has invalidated all MRs: `compare`
+/// compares the MRs with the Reply, and the MR that `proof` is for returns to the pool. Returns
+/// whether the slot is free; `None` if the Call already had a Reply, or is gone.
 pub(super) fn reminv(
     qp: &QueuePair<Ep>,
     index: usize,
@@ -217,26 +221,27 @@ pub(super) fn reminv(
     let plan = slot.data().take_plan()?;
     compare(&plan, slot.mrs());
     let idle = proof.map_or(MrList::new(), |proof| slot.take_invalidated(proof));
+    let is_free = slot.mrs().is_empty();
+    if is_free {
+        *slot.data() = SlotState::Free;
+    }
+    drop(slot);
     if !idle.is_empty() {
         ep.transport.stats.remote_invalidations.increment();
-    }
-    let is_free = slot.mrs().is_empty();
-    drop(slot);
-    if is_free || !idle.is_empty() {
         ep.mrs.put(idle, is_free.then_some(index));
     }
     Some(is_free)
 }
 
-/// State 4 to 3: posts LOCAL_INVs for the MRs that the Reply has not invalidated. Their completion
-/// completes the RPC, if there is a Reply.
+/// Posts LOCAL_INVs for the MRs of an `Invalidating` slot. Their completion completes the RPC, if
+/// there is a Reply, with which the slot is `Replied`.
 pub(super) fn localinv(qp: &QueuePair<Ep>, index: usize, reply: Option<PendingReply>) {
     let ep = qp.user();
     let Some(mut slot) = qp.slot(index) else {
         return;
     };
     if let Some(reply) = reply {
-        *slot.data() = Req::Replied(reply);
+        *slot.data() = SlotState::Replied(reply);
     }
     let count = slot.mrs().len();
     drop(slot);
@@ -247,17 +252,18 @@ pub(super) fn localinv(qp: &QueuePair<Ep>, index: usize, reply: Option<PendingRe
     }
 }
 
-/// State 3 or 4 to 1, after the LOCAL_INVs; returns the RPC to be completed now, if there is one.
+/// `Invalidating` or `Replied` to `Free`, after the LOCAL_INVs; returns the RPC to be completed
+/// now, if there is one.
 pub(super) fn localinv_done(
     qp: &QueuePair<Ep>,
     index: usize,
     mrs: MrList<Idle>,
 ) -> Option<PendingReply> {
-    let req = qp.slot(index).map(|mut slot| mem::take(slot.data()));
+    let state = qp.slot(index).map(|mut slot| mem::take(slot.data()));
     qp.wake_slots();
     qp.user().mrs.put(mrs, Some(index));
-    match req? {
-        Req::Replied(reply) => Some(reply),
+    match state? {
+        SlotState::Replied(reply) => Some(reply),
         _ => None,
     }
 }
@@ -280,7 +286,7 @@ pub(super) fn fence(qp: &QueuePair<Ep>, rqst: &Rqst) {
     }
     if let Some(mut slot) = qp.slot(index) {
         // Memory that is lost stays exposed.
-        while !rqst.exposure().is_over() && !matches!(slot.data(), Req::Closed) {
+        while !rqst.exposure().is_over() && !matches!(slot.data(), SlotState::Closed) {
             slot.wait();
         }
     }
@@ -291,11 +297,9 @@ pub(super) fn fence(qp: &QueuePair<Ep>, rqst: &Rqst) {
 pub(super) fn shut_down(owner: QpOwner<Ep>) {
     let qp = Arc::clone(&owner);
     drop(owner);
-    // Their MRs have been destroyed.
+    // The MRs have been destroyed. Each state is dropped after its slot is unlocked.
     for index in 0..qp.slots() {
-        let slot = qp.slot(index);
-        let req = slot.map(|mut slot| mem::replace(slot.data(), Req::Closed));
-        drop(req);
+        drop((qp.slot(index)).map(|mut slot| mem::replace(slot.data(), SlotState::Closed)));
     }
     qp.wake_slots();
 }

@@ -4,7 +4,7 @@
 
 use super::{
     ep::{Ep, EpVersion},
-    frwr::{CallMrs, Payload, Req},
+    frwr::{CallMrs, Payload, SlotState},
     limits::{BACKWARD_SLOTS, MAX_SEGMENTS},
     mr_pool::MrPool,
 };
@@ -81,8 +81,8 @@ pub(super) fn marshal_req(qp: &QpOwner<Ep>, rqst: &Rqst) -> Result<(), SendError
     let (slot, mapped) = mrs.take_parts();
     let ep_cookie = ep.cookie(slot.map_or(0, |slot| slot.saturating_add(1)));
     let sent = if let Some(slot) = slot {
-        ctxt.post_with_mrs(length, slot, mapped, |req| {
-            *req = Req::Offered(plan);
+        ctxt.post_with_mrs(length, slot, mapped, |state| {
+            *state = SlotState::Offered(plan);
             rqst.set_ep_cookie(ep_cookie);
         })
     } else {

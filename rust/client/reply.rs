@@ -32,7 +32,7 @@ impl QpUser for Ep {
 
     type Recv = ();
     type Send = ();
-    type Slot = frwr::Req;
+    type Slot = frwr::SlotState;
 
     fn received(
         cx: &mut CqContext<'_, Self>,
