@@ -31,7 +31,7 @@ struct RpcRdma {
     _settings: sysctl::Settings,
     _server: sunrpc::server::SvcRegistration,
     _backward: sunrpc::ClassRegistration,
-    _client: sunrpc::client::ClientRegistration<client::Client>,
+    _client: sunrpc::client::ClientRegistration<client::RpcrdmaXprt>,
     _devices: rdma::IbClient,
     _folder: debugfs::Folder,
 }
@@ -42,7 +42,7 @@ impl kernel::Module for RpcRdma {
         let devices = rdma::IbClient::register()?;
         // Mounts may begin as soon as a class is registered.
         let servers = client::KnownServers::new()?;
-        let client = sunrpc::client::register::<client::Client>(module, servers)?;
+        let client = sunrpc::client::register::<client::RpcrdmaXprt>(module, servers)?;
         let backward = sunrpc::server::register_bc::<server::SvcRdmaListener>(module)?;
         let server = server::CLASS.register(module)?;
         // Last: if the C module has registered its classes, it has these files too, and /proc loses

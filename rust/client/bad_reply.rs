@@ -27,21 +27,21 @@ use crate::{
 pub(super) fn rdma_error(
     cx: &mut CqContext<'_, Ep>,
     error: &ErrorMessage,
-    message: RecvBox<Ep>,
+    rep: RecvBox<Ep>,
     proof: Option<RemoteInvalidation<'_>>,
 ) {
     let ep = cx.user();
     let (transport, stats) = (&ep.transport, &ep.transport.stats);
     let pinned = transport.xprt.pin(error.xid.0);
     if matches!(pinned, Err(NotPinned::Taken)) {
-        return drop_unexpected(cx, message);
+        return drop_unexpected(cx, rep);
     }
     let action = match (error.body, &ep.v2) {
         (ErrorBody::Version(range), Some(v2)) => v2.err_vers(ep, error.xid, range),
         _ => None,
     };
     if action == Some(NegotiationAction::Reconnect) && proof.is_none() {
-        ep.wait.force_disconnect(Cause::HigherVersion);
+        ep.state.force_disconnect(Cause::HigherVersion);
     }
     let Ok(rqst) = pinned else {
         match action {
@@ -49,7 +49,7 @@ pub(super) fn rdma_error(
             Some(NegotiationAction::Resend(xid, version)) => ep.replied(xid, version),
             _ => ep.call_failed(error.xid),
         }
-        return drop_late(cx, message);
+        return drop_late(cx, rep);
     };
     match error.body {
         ErrorBody::Version(versions) => {
@@ -63,19 +63,19 @@ pub(super) fn rdma_error(
         ErrorBody::InvalidOption => stats.option_errors_received.increment(),
     }
     match action {
-        Some(NegotiationAction::Resend(..)) if proof.is_none() => resend(cx, rqst, message),
+        Some(NegotiationAction::Resend(..)) if proof.is_none() => resend(cx, rqst, rep),
         // sunrpc sends the Call again.
         Some(NegotiationAction::Reconnect) if proof.is_none() => {
             drop(rqst);
-            cx.repost(message);
+            cx.repost(rep);
         }
-        _ => fail(cx, rqst, message, proof),
+        _ => fail(cx, rqst, rep, proof),
     }
 }
 
 /// Sends the first Call again, in the version that is tried now. Its task keeps waiting for a
 /// Reply.
-fn resend(cx: &mut CqContext<'_, Ep>, rqst: PinnedRqst, message: RecvBox<Ep>) {
+fn resend(cx: &mut CqContext<'_, Ep>, rqst: PinnedRqst, rep: RecvBox<Ep>) {
     let ep = cx.user();
     let ctxt = cx.get_send_ctxt().ok();
     let sent = ctxt.and_then(|mut ctxt| {
@@ -85,27 +85,27 @@ fn resend(cx: &mut CqContext<'_, Ep>, rqst: PinnedRqst, message: RecvBox<Ep>) {
     if sent.is_some() {
         (ep.transport.stats.version_fallbacks).increment();
     } else {
-        ep.wait.force_disconnect(Cause::PostFailed);
+        ep.state.force_disconnect(Cause::PostFailed);
     }
     // Its memory could not be freed until here.
     drop(rqst);
-    cx.repost(message);
+    cx.repost(rep);
 }
 
 /// Fails the Call to which an error or a malformed Reply belongs.
 fn fail(
     cx: &mut CqContext<'_, Ep>,
     rqst: PinnedRqst,
-    message: RecvBox<Ep>,
+    rep: RecvBox<Ep>,
     proof: Option<RemoteInvalidation<'_>>,
 ) {
     let qp = cx.qp();
-    let Some(rep) = claim(qp, &rqst, proof, |_| Outcome::Failed) else {
-        return drop_unexpected(cx, message);
+    let Some(result) = claim(qp, &rqst, proof, |_| Outcome::Failed) else {
+        return drop_unexpected(cx, rep);
     };
     // Before the Call gives its credit back.
     qp.user().call_failed(Xid(rqst.xid()));
-    finish(cx, PendingReply { rqst, message, rep });
+    finish(cx, PendingReply { rqst, rep, result });
 }
 
 /// Handles a message that cannot be used: answers it, fails the Call that it is the Reply to, or
@@ -113,26 +113,26 @@ fn fail(
 pub(super) fn bad_header(
     cx: &mut CqContext<'_, Ep>,
     refused: &Refused<ReplyError>,
-    message: RecvBox<Ep>,
+    rep: RecvBox<Ep>,
     proof: Option<RemoteInvalidation<'_>>,
 ) {
     let qp = cx.qp();
     let transport = &qp.user().transport;
     match refused.why.error {
         ReplyError::Header(HeaderError::Short) => {
-            trace::xprtrdma_reply_short_err(transport.xprt.id(), message.bytes())
+            trace::xprtrdma_reply_short_err(transport.xprt.id(), rep.bytes())
         }
         ReplyError::Header(HeaderError::Version) => {
-            trace::xprtrdma_reply_vers_err(transport.xprt.id(), message.bytes())
+            trace::xprtrdma_reply_vers_err(transport.xprt.id(), rep.bytes())
         }
-        _ => trace::xprtrdma_reply_hdr_err(transport.xprt.id(), message.bytes()),
+        _ => trace::xprtrdma_reply_hdr_err(transport.xprt.id(), rep.bytes()),
     }
     let pinned = refused.fixed.map(|fixed| transport.xprt.pin(fixed.xid.0));
     let is_awaited = matches!(pinned, Some(Ok(_) | Err(NotPinned::Taken)));
     let refusal = refused.at_requester(is_awaited, transport.backchannel.is_served());
     match (refusal, pinned) {
         (RequesterRefusal::EndCall, Some(Ok(rqst))) => {
-            return fail(cx, rqst, message, proof);
+            return fail(cx, rqst, rep, proof);
         }
         (RequesterRefusal::Answer(error), _) => send_error(cx, &error),
         (_, Some(Ok(rqst))) if refused.why.error == ReplyError::Header(HeaderError::ErrorCode) => {
@@ -141,7 +141,7 @@ pub(super) fn bad_header(
         }
         _ => {}
     }
-    drop_message(cx, message);
+    drop_message(cx, rep);
 }
 
 /// Sends an RDMA_ERROR, unless all Send contexts are in use.
@@ -164,19 +164,19 @@ fn send_error(cx: &mut CqContext<'_, Ep>, error: &ErrorMessage) {
 }
 
 /// Discards a Reply or error for a Call that is gone, if there was one.
-pub(super) fn drop_late(cx: &mut CqContext<'_, Ep>, message: RecvBox<Ep>) {
+pub(super) fn drop_late(cx: &mut CqContext<'_, Ep>, rep: RecvBox<Ep>) {
     cx.user().transport.xprt.late_reply();
-    drop_unexpected(cx, message);
+    drop_unexpected(cx, rep);
 }
 
 /// Discards a Reply or error that no Call waits for.
-pub(super) fn drop_unexpected(cx: &mut CqContext<'_, Ep>, message: RecvBox<Ep>) {
-    trace::xprtrdma_reply_rqst_err(cx.user().transport.xprt.id(), message.bytes());
-    drop_message(cx, message);
+pub(super) fn drop_unexpected(cx: &mut CqContext<'_, Ep>, rep: RecvBox<Ep>) {
+    trace::xprtrdma_reply_rqst_err(cx.user().transport.xprt.id(), rep.bytes());
+    drop_message(cx, rep);
 }
 
 /// Discards a message.
-fn drop_message(cx: &mut CqContext<'_, Ep>, message: RecvBox<Ep>) {
+fn drop_message(cx: &mut CqContext<'_, Ep>, rep: RecvBox<Ep>) {
     cx.user().transport.stats.dropped_messages.increment();
-    cx.repost(message);
+    cx.repost(rep);
 }

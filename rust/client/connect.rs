@@ -2,7 +2,7 @@
 
 //! Makes a connection: one step after the other, in a worker that waits for the connection manager.
 
-use super::{ep::Ep, limits::EpLimits, mr_pool::MrPool, transport::Client};
+use super::{ep::Ep, limits::EpLimits, mr_pool::MrPool, transport::RpcrdmaXprt};
 use crate::{
     error::{cause_of_errno, connect_error, describe, Cause},
     proto::wire::private_data::{InlineSize, PrivateData, Thresholds},
@@ -35,16 +35,16 @@ enum Step {
 /// What the connection manager, the removal of the device, and completions report of one attempt
 /// and the connection that it makes.
 #[pin_data]
-pub(super) struct CmWait {
+pub(super) struct EpState {
     #[pin]
-    link: SpinLock<Link>,
+    status: SpinLock<ConnectStatus>,
     #[pin]
     changed: CondVar,
     /// Last: this may be the last reference to the transport, and to the module.
-    transport: Arc<Client>,
+    transport: Arc<RpcrdmaXprt>,
 }
 
-struct Link {
+struct ConnectStatus {
     /// The last step that is complete.
     reached: Step,
     /// Why the attempt failed or the connection ends: the first report, which alone counts.
@@ -55,17 +55,17 @@ struct Link {
     peer: Option<PrivateData>,
 }
 
-impl CmWait {
-    fn new(transport: &Arc<Client>) -> Result<Arc<Self>> {
+impl EpState {
+    fn new(transport: &Arc<RpcrdmaXprt>) -> Result<Arc<Self>> {
         Arc::pin_init(
             try_pin_init!(Self {
-                link <- new_spinlock!(Link {
+                status <- new_spinlock!(ConnectStatus {
                     reached: Step::Nothing,
                     ended: None,
                     early: None,
                     peer: None,
-                }, "rpcrdma_link"),
-                changed <- new_condvar!("rpcrdma_link"),
+                }, "rpcrdma_ep_status"),
+                changed <- new_condvar!("rpcrdma_ep_status"),
                 transport: transport.clone(),
             }? Error),
             GFP_KERNEL,
@@ -74,15 +74,15 @@ impl CmWait {
 
     /// A step is complete.
     fn complete(&self, step: Step, peer: Option<PrivateData>) {
-        let mut link = self.link.lock();
-        if let (Step::Connected, Some(cause)) = (step, link.early) {
-            link.ended.get_or_insert(cause.into());
+        let mut status = self.status.lock();
+        if let (Step::Connected, Some(cause)) = (step, status.early) {
+            status.ended.get_or_insert(cause.into());
         }
-        if link.ended.is_none() {
-            link.reached = step;
-            link.peer = peer;
+        if status.ended.is_none() {
+            status.reached = step;
+            status.peer = peer;
         }
-        drop(link);
+        drop(status);
         self.changed.notify_all();
     }
 
@@ -94,53 +94,53 @@ impl CmWait {
     /// packets.
     fn end(&self, failure: Failure) {
         let Failure { cause, .. } = failure;
-        let mut link = self.link.lock();
-        let is_open = link.reached == Step::Connected;
-        if link.ended.is_some() || is_open && cause == Cause::Unreachable {
+        let mut status = self.status.lock();
+        let is_open = status.reached == Step::Connected;
+        if status.ended.is_some() || is_open && cause == Cause::Unreachable {
             return;
         }
-        link.ended = Some(failure);
+        status.ended = Some(failure);
         if is_open {
             self.transport.xprt.force_disconnect();
         }
-        drop(link);
+        drop(status);
         self.changed.notify_all();
     }
 
     /// Has sunrpc close the connection for this cause, unless there was one before. If ESTABLISHED
     /// has not been handled yet, the attempt fails then.
     pub(super) fn force_disconnect(&self, cause: Cause) {
-        let mut link = self.link.lock();
-        if link.reached != Step::Connected {
+        let mut status = self.status.lock();
+        if status.reached != Step::Connected {
             // If the attempt fails, the CM knows the cause.
-            link.early.get_or_insert(cause);
+            status.early.get_or_insert(cause);
             return;
         }
-        drop(link);
+        drop(status);
         self.end(cause.into());
     }
 
     /// This end closes the connection: nothing has sunrpc close it after this call. Returns why.
     pub(super) fn expect_end(&self) -> Cause {
-        let mut link = self.link.lock();
+        let mut status = self.status.lock();
         // Without an earlier cause sunrpc has closed it: it was idle, or is unmounted.
-        link.ended.get_or_insert(Cause::Closed.into()).cause
+        status.ended.get_or_insert(Cause::Closed.into()).cause
     }
 
     /// Waits until `step` is complete; returns what the peer announced by then.
     fn wait(&self, step: Step) -> Result<Option<PrivateData>, Failure> {
         let mut left = msecs_to_jiffies(STEP_TIMEOUT_MS).min(self.transport.xprt.connect_timeout());
-        let mut link = self.link.lock();
+        let mut status = self.status.lock();
         loop {
-            if link.reached >= step {
-                return Ok(link.peer);
+            if status.reached >= step {
+                return Ok(status.peer);
             }
-            if let Some(failure) = link.ended {
+            if let Some(failure) = status.ended {
                 return Err(failure);
             }
-            left = match self.changed.wait_interruptible_timeout(&mut link, left) {
+            left = match self.changed.wait_interruptible_timeout(&mut status, left) {
                 CondVarTimeoutResult::Timeout => {
-                    return Err(*link.ended.get_or_insert(Cause::TimedOut.into()));
+                    return Err(*status.ended.get_or_insert(Cause::TimedOut.into()));
                 }
                 CondVarTimeoutResult::Woken { jiffies }
                 | CondVarTimeoutResult::Signal { jiffies } => jiffies,
@@ -149,7 +149,7 @@ impl CmWait {
     }
 }
 
-impl CmHandler for CmWait {
+impl CmHandler for EpState {
     fn event(&self, event: CmEvent<'_>) {
         match event {
             CmEvent::AddressResolved => self.complete(Step::Address, None),
@@ -172,7 +172,7 @@ impl CmHandler for CmWait {
 }
 
 /// The queue pair's device is being removed, which need not wait for the CM's retries.
-impl Removal for CmWait {
+impl Removal for EpState {
     fn removed(&self) {
         trace::xprtrdma_device_removal(self.transport.xprt.id());
         self.end(Cause::DeviceRemoved.into());
@@ -216,7 +216,7 @@ impl From<Cause> for Failure {
 /// # Errors
 ///
 /// See [`connect_error`]. The first failure since the last Reply leaves a line in the log.
-pub(super) fn connect_worker(transport: &Arc<Client>) -> Result<QpOwner<Ep>> {
+pub(super) fn connect_worker(transport: &Arc<RpcrdmaXprt>) -> Result<QpOwner<Ep>> {
     let mut device = None;
     let Failure { cause, status, why } = match attempt(transport, &mut device) {
         Ok(qp) => {
@@ -242,29 +242,32 @@ pub(super) fn connect_worker(transport: &Arc<Client>) -> Result<QpOwner<Ep>> {
 }
 
 /// Makes one attempt. `name` becomes that of the device, for the log.
-fn attempt(transport: &Arc<Client>, name: &mut Option<DeviceName>) -> Result<QpOwner<Ep>, Failure> {
+fn attempt(
+    transport: &Arc<RpcrdmaXprt>,
+    name: &mut Option<DeviceName>,
+) -> Result<QpOwner<Ep>, Failure> {
     let failed = |cause| move |error| Failure::local(cause, error);
-    let wait = CmWait::new(transport).map_err(failed(Cause::LocalResources))?;
-    let id = CmId::new(transport.xprt.net(), wait.clone());
+    let state = EpState::new(transport).map_err(failed(Cause::LocalResources))?;
+    let id = CmId::new(transport.xprt.net(), state.clone());
     let id = id.map_err(failed(Cause::LocalResources))?;
     id.resolve_address(&transport.xprt.address(), RESOLVE_TIMEOUT_MS)
         .map_err(failed(Cause::AddressError))?;
-    wait.wait(Step::Address)?;
+    state.wait(Step::Address)?;
     let id = id.into_bound().ok_or(Cause::RouteError)?;
     *name = Some(id.device_name());
     id.resolve_route(RESOLVE_TIMEOUT_MS)
         .map_err(failed(Cause::RouteError))?;
-    wait.wait(Step::Route)?;
+    state.wait(Step::Route)?;
     let own = PrivateData {
         send: InlineSize::from_bytes(sysctl::max_inline_write()).unwrap_or(InlineSize::DEFAULT),
         receive: InlineSize::from_bytes(sysctl::max_inline_read()).unwrap_or(InlineSize::DEFAULT),
         remote_invalidation: true,
     };
-    let qp = prepare(transport, &wait, id, &own)?;
+    let qp = prepare(transport, &state, id, &own)?;
     let responder_resources = qp.pd().device().attributes().max_responder_resources;
     qp.connect(&own.encode(), responder_resources)
         .map_err(failed(Cause::ConnectError))?;
-    let peer = wait.wait(Step::Connected).map_err(|mut failure| {
+    let peer = state.wait(Step::Connected).map_err(|mut failure| {
         if matches!(failure.cause, Cause::Rejected | Cause::StaleConnection) {
             failure.why = qp.id().reject_message(failure.status);
         }
@@ -276,8 +279,8 @@ fn attempt(transport: &Arc<Client>, name: &mut Option<DeviceName>) -> Result<QpO
 
 /// Makes queues, buffers and MRs.
 fn prepare(
-    transport: &Arc<Client>,
-    wait: &Arc<CmWait>,
+    transport: &Arc<RpcrdmaXprt>,
+    state: &Arc<EpState>,
     id: CmId<Bound>,
     own: &PrivateData,
 ) -> Result<QpOwner<Ep>, Failure> {
@@ -292,10 +295,10 @@ fn prepare(
             ..Cause::Incapable.into()
         })?;
     let make = || {
-        let notice = RemovalNotice::new(&device, wait.clone())?;
+        let notice = RemovalNotice::new(&device, state.clone())?;
         let pd = Arc::new(Pd::new(device)?, GFP_KERNEL)?;
         let mrs = MrPool::new(transport, &pd, &limits)?;
-        let ep = Ep::new(transport, mrs, notice, wait.clone(), (&limits, first))?;
+        let ep = Ep::new(transport, mrs, notice, state.clone(), (&limits, first))?;
         let qp = QpOwner::new(id, &pd, &limits.caps, ep)?;
         // A device that refuses Receives may be short of memory, too.
         qp.post_recvs(limits.caps.max_recv_wr, 1, GFP_KERNEL)

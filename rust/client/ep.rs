@@ -3,10 +3,10 @@
 //! One connection, and everything that ends with it.
 
 use super::{
-    connect::CmWait,
+    connect::EpState,
     limits::EpLimits,
     mr_pool::MrPool,
-    transport::Client,
+    transport::RpcrdmaXprt,
     v2::{FirstVersion, VersionTwo},
 };
 use crate::{
@@ -65,10 +65,10 @@ pub(crate) struct Ep {
     pub(super) param: SetOnce<EpParam>,
     /// Unless this end is set to speak only Version One.
     pub(super) v2: Option<Pin<KBox<VersionTwo>>>,
-    pub(super) wait: Arc<CmWait>,
+    pub(super) state: Arc<EpState>,
     _notice: RemovalNotice,
     /// Last: it may be the last reference to the transport, and to the module.
-    pub(super) transport: Arc<Client>,
+    pub(super) transport: Arc<RpcrdmaXprt>,
 }
 
 impl Ep {
@@ -78,10 +78,10 @@ impl Ep {
     ///
     /// `ENOMEM`.
     pub(super) fn new(
-        transport: &Arc<Client>,
+        transport: &Arc<RpcrdmaXprt>,
         mrs: Arc<MrPool>,
         notice: RemovalNotice,
-        wait: Arc<CmWait>,
+        state: Arc<EpState>,
         (limits, first): (&EpLimits, FirstVersion),
     ) -> Result<Arc<Self>> {
         let this = Self {
@@ -91,7 +91,7 @@ impl Ep {
             granted: Atomic::new(0),
             param: SetOnce::new(),
             v2: VersionTwo::new(first)?,
-            wait,
+            state,
             _notice: notice,
             transport: transport.clone(),
         };

@@ -248,7 +248,7 @@ pub(super) fn localinv(qp: &QueuePair<Ep>, index: usize, reply: Option<PendingRe
     if qp.post_localinv(index) {
         ep.transport.stats.local_invalidations.add(count.into());
     } else {
-        ep.wait.force_disconnect(Cause::PostFailed);
+        ep.state.force_disconnect(Cause::PostFailed);
     }
 }
 

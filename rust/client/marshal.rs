@@ -111,7 +111,7 @@ fn not_sent(ep: &Ep, error: SqError) -> SendError {
 
 /// Closes the connection from within a send.
 fn disconnect(ep: &Ep, cause: Cause) -> SendError {
-    ep.wait.force_disconnect(cause);
+    ep.state.force_disconnect(cause);
     SendError::NotConnected
 }
 

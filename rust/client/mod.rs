@@ -19,7 +19,7 @@
 //! connection does, and owns everything that is bound to a device.
 //!
 //! Lock order: the send lock of sunrpc, `RpcrdmaXprt::current`, the slot of a Call's MRs, the send
-//! queue. `CmWait::link` is taken before the transport lock of sunrpc. All others are leaves.
+//! queue. `EpState::status` is taken before the transport lock of sunrpc. All others are leaves.
 
 mod bad_reply;
 mod connect;
@@ -33,5 +33,5 @@ mod show;
 mod transport;
 mod v2;
 
-pub(crate) use transport::Client;
+pub(crate) use transport::RpcrdmaXprt;
 pub(crate) use v2::KnownServers;

@@ -2,7 +2,7 @@
 
 //! The memory regions and slots of a connection that no Call uses.
 
-use super::{frwr::CallMrs, limits::EpLimits, transport::Client};
+use super::{frwr::CallMrs, limits::EpLimits, transport::RpcrdmaXprt};
 use crate::{
     rdma::{Exposable, Idle, Mr, MrList, MrType, Pd, RegionSize},
     sunrpc::{
@@ -45,7 +45,7 @@ pub(super) struct MrPool {
     #[pin]
     work: Work<MrPool>,
     /// Last: this may be the last reference to the transport, and to the module.
-    transport: Arc<Client>,
+    transport: Arc<RpcrdmaXprt>,
 }
 
 struct Free {
@@ -65,7 +65,7 @@ impl MrPool {
     ///
     /// Those of [`Mr::new`].
     pub(super) fn new(
-        transport: &Arc<Client>,
+        transport: &Arc<RpcrdmaXprt>,
         pd: &Arc<Pd>,
         limits: &EpLimits,
     ) -> Result<Arc<Self>> {

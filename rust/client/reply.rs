@@ -36,12 +36,12 @@ impl QpUser for Ep {
 
     fn received(
         cx: &mut CqContext<'_, Self>,
-        message: RecvBox<Self>,
+        rep: RecvBox<Self>,
         proof: Option<RemoteInvalidation<'_>>,
     ) {
         // Any message shows that the next attempt to connect need not be delayed.
         cx.user().transport.xprt.peer_is_alive();
-        reply_handler(cx, message, proof);
+        reply_handler(cx, rep, proof);
     }
 
     fn localinv_done(cx: &mut CqContext<'_, Self>, index: usize, mrs: MrList<Idle>) {
@@ -67,7 +67,7 @@ impl QpUser for Ep {
             QpFailure::CheckRefused => self.transport.checks_fail.store(true, Relaxed),
             _ => {}
         }
-        self.wait.force_disconnect(why.into());
+        self.state.force_disconnect(why.into());
     }
 }
 
@@ -84,7 +84,7 @@ pub(super) enum Outcome {
 }
 
 /// A Reply that was compared with what its Call had offered.
-pub(super) struct Rep {
+pub(super) struct ReplyResult {
     outcome: Outcome,
     form: Form,
     /// The slot of MRs that the Reply has not invalidated, if there are any.
@@ -94,46 +94,46 @@ pub(super) struct Rep {
 /// A Call with its Reply.
 pub(crate) struct PendingReply {
     pub(super) rqst: PinnedRqst,
-    pub(super) message: RecvBox<Ep>,
-    pub(super) rep: Rep,
+    pub(super) rep: RecvBox<Ep>,
+    pub(super) result: ReplyResult,
 }
 
 /// Handles a message from the peer.
 fn reply_handler(
     cx: &mut CqContext<'_, Ep>,
-    message: RecvBox<Ep>,
+    rep: RecvBox<Ep>,
     proof: Option<RemoteInvalidation<'_>>,
 ) {
     let qp = cx.qp();
     let ep = qp.user();
-    let reply = match decode_received(message.bytes(), ep.accepted()) {
+    let reply = match decode_received(rep.bytes(), ep.accepted()) {
         Ok(Received::Reply(reply)) => reply,
-        Ok(Received::Error(error)) => return rdma_error(cx, &error, message, proof),
+        Ok(Received::Error(error)) => return rdma_error(cx, &error, rep, proof),
         Ok(Received::BackwardCall(call)) => {
             backward(ep, &call);
-            return cx.repost(message);
+            return cx.repost(rep);
         }
-        Err(refused) => return bad_header(cx, &refused, message, proof),
+        Err(refused) => return bad_header(cx, &refused, rep, proof),
     };
     let fixed = reply.fixed;
     let rqst = match ep.transport.xprt.pin(fixed.xid.0) {
         Ok(rqst) => rqst,
-        Err(NotPinned::Taken) => return drop_unexpected(cx, message),
+        Err(NotPinned::Taken) => return drop_unexpected(cx, rep),
         Err(NotPinned::Unknown) => {
             ep.replied(fixed.xid, fixed.version);
-            return drop_late(cx, message);
+            return drop_late(cx, rep);
         }
     };
     trace::xprtrdma_reply(&rqst, fixed.credits.get());
     let compare = |offered: Option<(&Plan, &MrList<Registered>)>| reconcile(&rqst, &reply, offered);
-    let Some(mut rep) = claim(qp, &rqst, proof, compare) else {
-        return drop_unexpected(cx, message);
+    let Some(mut result) = claim(qp, &rqst, proof, compare) else {
+        return drop_unexpected(cx, rep);
     };
     // Only the Reply to a Call grants credits, and only once.
     if !ep.grant(&fixed) {
-        rep.outcome = Outcome::Failed;
+        result.outcome = Outcome::Failed;
     }
-    finish(cx, PendingReply { rqst, message, rep });
+    finish(cx, PendingReply { rqst, rep, result });
 }
 
 /// Claims a Call for its Reply: `compare` compares what was offered, if anything, with the Reply,
@@ -145,31 +145,31 @@ pub(super) fn claim(
     rqst: &PinnedRqst,
     proof: Option<RemoteInvalidation<'_>>,
     compare: impl FnOnce(Option<(&Plan, &MrList<Registered>)>) -> Outcome,
-) -> Option<Rep> {
-    let mut rep = Rep {
+) -> Option<ReplyResult> {
+    let mut result = ReplyResult {
         outcome: Outcome::Failed,
         form: Form::INLINE,
         slot: qp.user().cookie_value(rqst.ep_cookie())?.checked_sub(1),
     };
-    if let Some(slot) = rep.slot {
+    if let Some(slot) = result.slot {
         let is_free = frwr::reminv(qp, slot, proof, |plan, mrs| {
-            rep.outcome = compare(Some((plan, mrs)));
-            rep.form = Form::from(plan);
+            result.outcome = compare(Some((plan, mrs)));
+            result.form = Form::from(plan);
         })?;
-        rep.slot = rep.slot.filter(|_| !is_free);
+        result.slot = result.slot.filter(|_| !is_free);
     } else {
-        rep.outcome = compare(None);
+        result.outcome = compare(None);
     }
-    Some(rep)
+    Some(result)
 }
 
 /// Completes the RPC once all its MRs are invalidated.
 pub(super) fn finish(cx: &mut CqContext<'_, Ep>, reply: PendingReply) {
-    let PendingReply { rep, .. } = &reply;
-    if let Some(slot) = rep.slot {
+    let PendingReply { result, .. } = &reply;
+    if let Some(slot) = result.slot {
         return frwr::localinv(cx.qp(), slot, Some(reply));
     }
-    let has_chunks = rep.form != Form::INLINE;
+    let has_chunks = result.form != Form::INLINE;
     complete_rqst(cx, reply);
     if has_chunks {
         cx.user().transport.xprt.write_space();
@@ -246,8 +246,8 @@ fn is_misplaced(rqst: &PinnedRqst, inline: &[u8], write: &Delivery) -> bool {
 fn complete_rqst(cx: &mut CqContext<'_, Ep>, reply: PendingReply) {
     let PendingReply {
         mut rqst,
-        message,
-        rep: Rep { outcome, form, .. },
+        rep,
+        result: ReplyResult { outcome, form, .. },
     } = reply;
     let ep = cx.user();
     let stats = &ep.transport.stats;
@@ -258,7 +258,7 @@ fn complete_rqst(cx: &mut CqContext<'_, Ep>, reply: PendingReply) {
     }
     let length = match outcome {
         Outcome::Inline { header, placed } => {
-            let payload = message.bytes().get(header..);
+            let payload = rep.bytes().get(header..);
             payload.and_then(|payload| deliver(ep, &mut rqst, payload, placed))
         }
         Outcome::Chunk(length) => {
@@ -275,11 +275,11 @@ fn complete_rqst(cx: &mut CqContext<'_, Ep>, reply: PendingReply) {
             rqst.fail(EIO);
             // Not before the Call's MRs are invalidated.
             if ep.version().is_none() {
-                ep.wait.force_disconnect(Cause::NoCommonVersion);
+                ep.state.force_disconnect(Cause::NoCommonVersion);
             }
         }
     }
-    cx.repost(message);
+    cx.repost(rep);
 }
 
 /// Copies the inline bytes to where the RPC layer expects them; returns the length of the whole

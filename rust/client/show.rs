@@ -5,7 +5,7 @@
 use super::{
     ep::{Ep, EpVersion},
     frwr,
-    transport::RpcrdmaXprt,
+    transport::XprtInner,
 };
 use crate::{
     debugfs::{File, Show},
@@ -16,7 +16,7 @@ use crate::{
 };
 use kernel::{seq_file::SeqFile, seq_print};
 
-impl Show for RpcrdmaXprt {
+impl Show for XprtInner {
     const FILES: &'static [File<Self>] = &[
         (c"connection", connection),
         (c"latency", |transport, seq| transport.latency.show(seq)),
@@ -25,7 +25,7 @@ impl Show for RpcrdmaXprt {
 }
 
 /// What was counted since the mount.
-fn stats(transport: &RpcrdmaXprt, seq: &SeqFile) {
+fn stats(transport: &XprtInner, seq: &SeqFile) {
     transport.calls.show_calls(seq);
     transport.stats.show(seq);
     let (ended, failed) = (*transport.ended.lock(), *transport.connect_failed.lock());
@@ -34,7 +34,7 @@ fn stats(transport: &RpcrdmaXprt, seq: &SeqFile) {
 }
 
 /// The connection, or why there is none.
-fn connection(transport: &RpcrdmaXprt, seq: &SeqFile) {
+fn connection(transport: &XprtInner, seq: &SeqFile) {
     let xprt = &transport.xprt;
     let peer = xprt.address();
     seq_print!(seq, "state {}\n", xprt.state());

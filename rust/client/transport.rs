@@ -33,15 +33,15 @@ use kernel::{
 };
 
 /// The class that mounts name.
-static CLASS: ClientClass<Client> = ClientClass::new(c"rdma", IDENT_RDMA, [c"rdma", c"rdma6"]);
+static CLASS: ClientClass<RpcrdmaXprt> = ClientClass::new(c"rdma", IDENT_RDMA, [c"rdma", c"rdma6"]);
 
 /// The private part of an `rpc_xprt`, with its files under debugfs. sunrpc and each connection hold
 /// a reference.
-pub(crate) type Client = WithFiles<RpcrdmaXprt>;
+pub(crate) type RpcrdmaXprt = WithFiles<XprtInner>;
 
 /// The private part of an `rpc_xprt`: its connection, if there is one, and what outlives that.
 #[pin_data]
-pub(crate) struct RpcrdmaXprt {
+pub(crate) struct XprtInner {
     /// The connection, from the end of `connect` to the end of `close`.
     #[pin]
     pub(super) current: SpinLock<Option<Arc<QueuePair<Ep>>>>,
@@ -68,16 +68,16 @@ pub(crate) struct RpcrdmaXprt {
     pub(super) xprt: OwnedXprt,
 }
 
-impl RpcrdmaXprt {
+impl XprtInner {
     /// Has sunrpc close the connection, if there is one, for this cause. Does not sleep.
     fn force_disconnect(&self, cause: Cause) {
         if let Some(qp) = &*self.current.lock() {
-            qp.user().wait.force_disconnect(cause);
+            qp.user().state.force_disconnect(cause);
         }
     }
 }
 
-impl ClientTransport for Client {
+impl ClientTransport for RpcrdmaXprt {
     type Shared = KnownServers;
     type Sender = QpOwner<Ep>;
 
@@ -94,7 +94,7 @@ impl ClientTransport for Client {
 
     fn setup(xprt: OwnedXprt, servers: Arc<KnownServers>) -> Result<Arc<Self>> {
         let id = xprt.id();
-        let private = try_pin_init!(RpcrdmaXprt {
+        let private = try_pin_init!(XprtInner {
             current <- new_spinlock!(None, "rpcrdma_current"),
             stats: Stats::new(),
             calls: Forms::new(),
@@ -122,7 +122,7 @@ impl ClientTransport for Client {
     }
 
     fn close(&self, qp: QpOwner<Ep>) {
-        let cause = qp.user().wait.expect_end();
+        let cause = qp.user().state.expect_end();
         self.ended.lock().add(cause);
         trace::xprtrdma_disconnect(self.xprt.id(), cause.name());
         if let Some(v2) = &qp.user().v2 {
