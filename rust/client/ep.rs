@@ -52,7 +52,10 @@ pub(super) struct EpVersion {
     pub(super) is_final: bool,
 }
 
-/// A connection: the user of a queue pair.
+/// A connection: the user of a queue pair. `reply.rs` implements [`QpUser`] for it, with the
+/// handlers of its completions.
+///
+/// [`QpUser`]: crate::rdma::QpUser
 pub(crate) struct Ep {
     pub(super) mrs: Arc<MrPool>,
     /// Distinguishes the connection from earlier ones of the transport; in the upper 32 bits, not

@@ -9,7 +9,7 @@
 //! marshal.rs         from an RPC to a chain of work requests
 //! frwr.rs            the MRs of a Call, and the fence
 //! mr_pool.rs         the MRs that no Call uses
-//! reply.rs           from a Receive to the end of an RPC
+//! reply.rs           the completion handlers (QpUser): from a Receive to the end of an RPC
 //! bad_reply.rs       messages that cannot be used as a Reply
 //! v2.rs              Version Two, and what is known of servers
 //! show.rs            files under debugfs
