@@ -2,7 +2,7 @@
 
 //! Makes a connection: one step after the other, in a worker that waits for the connection manager.
 
-use super::{ep::Ep, limits::EpLimits, mr_pool::MrPool, transport::RpcrdmaXprt};
+use super::{ep::Ep, limits::EpLimits, transport::RpcrdmaXprt};
 use crate::{
     error::{cause_of_errno, connect_error, describe, Cause},
     proto::wire::private_data::{InlineSize, PrivateData, Thresholds},
@@ -41,7 +41,7 @@ pub(super) struct EpState {
     #[pin]
     changed: CondVar,
     /// Last: this may be the last reference to the transport, and to the module.
-    transport: Arc<RpcrdmaXprt>,
+    pub(super) transport: Arc<RpcrdmaXprt>,
 }
 
 struct ConnectStatus {
@@ -297,8 +297,7 @@ fn prepare(
     let make = || {
         let notice = RemovalNotice::new(&device, state.clone())?;
         let pd = Arc::new(Pd::new(device)?, GFP_KERNEL)?;
-        let mrs = MrPool::new(transport, &pd, &limits)?;
-        let ep = Ep::new(transport, mrs, notice, state.clone(), (&limits, first))?;
+        let ep = Ep::new(&pd, &limits, first, state.clone(), notice)?;
         let qp = QpOwner::new(id, &pd, &limits.caps, ep)?;
         // A device that refuses Receives may be short of memory, too.
         qp.post_recvs(limits.caps.max_recv_wr, 1, GFP_KERNEL)

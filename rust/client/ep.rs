@@ -14,7 +14,7 @@ use crate::{
         header::{Credits, FixedHeader, Versions, Xid, VERSION_ONE},
         private_data::{negotiate, PrivateData, Thresholds},
     },
-    rdma::{Bound, CmId, DeviceName, RemovalNotice},
+    rdma::{Bound, CmId, DeviceName, Pd, RemovalNotice},
     sunrpc::SocketAddress,
     trace,
 };
@@ -79,16 +79,17 @@ impl Ep {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
+    /// Those of [`MrPool::new`].
     pub(super) fn new(
-        transport: &Arc<RpcrdmaXprt>,
-        mrs: Arc<MrPool>,
-        notice: RemovalNotice,
+        pd: &Arc<Pd>,
+        limits: &EpLimits,
+        first: FirstVersion,
         state: Arc<EpState>,
-        (limits, first): (&EpLimits, FirstVersion),
+        notice: RemovalNotice,
     ) -> Result<Arc<Self>> {
+        let transport = state.transport.clone();
         let this = Self {
-            mrs,
+            mrs: MrPool::new(&transport, pd, limits)?,
             number: u64::from(transport.next_connection.fetch_add(2, Relaxed)) << 32,
             requested: Credits::new(limits.requests),
             granted: Atomic::new(0),
@@ -96,7 +97,7 @@ impl Ep {
             v2: VersionTwo::new(first)?,
             state,
             _notice: notice,
-            transport: transport.clone(),
+            transport,
         };
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
