@@ -67,7 +67,7 @@ pub(super) struct CallMrs<'a> {
     pool: &'a MrPool,
     xid: u32,
     /// None for a Call without chunks.
-    slot: Option<usize>,
+    pub(super) slot: Option<usize>,
     idle: MrList<Idle>,
     /// In the order of the Call's lists.
     pub(super) mapped: MrList<Mapped>,
@@ -148,11 +148,6 @@ impl<'a> CallMrs<'a> {
                 ENOMEM => SendError::NoMemory,
                 _ => SendError::Failed,
             })
-    }
-
-    /// The slot and the mapped MRs, which are about to be registered.
-    pub(super) fn take_parts(&mut self) -> (Option<usize>, MrList<Mapped>) {
-        (self.slot.take(), self.mapped.take())
     }
 }
 

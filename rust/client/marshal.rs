@@ -78,7 +78,7 @@ pub(super) fn marshal_req(qp: &QpOwner<Ep>, rqst: &Rqst) -> Result<(), SendError
     let length = build(ep, rqst, &plan, segments, version, ctxt.bytes());
     let length = length.ok_or(SendError::TooLarge)?;
     rqst.start();
-    let (slot, mapped) = mrs.take_parts();
+    let (slot, mapped) = (mrs.slot.take(), mrs.mapped.take());
     let ep_cookie = ep.cookie(slot.map_or(0, |slot| slot.saturating_add(1)));
     let sent = if let Some(slot) = slot {
         ctxt.post_with_mrs(length, slot, mapped, |state| {

@@ -135,12 +135,10 @@ impl ClientTransport for RpcrdmaXprt {
     }
 
     fn send(&self, qp: &mut QpOwner<Ep>, rqst: &Rqst) -> Result<(), SendError> {
-        let sent = marshal::marshal_req(qp, rqst);
-        if let Err(error) = sent {
+        marshal::marshal_req(qp, rqst).inspect_err(|error| {
             self.stats.failed_marshals.increment();
             trace::xprtrdma_marshal_failed(rqst, error.to_errno());
-        }
-        sent
+        })
     }
 
     fn send_backward(
