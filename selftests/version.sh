@@ -132,12 +132,14 @@ refused_mount() {
 	[ "$2" = off ] || need_client
 	[ "$3" = off ] || need_server
 	settings "$2" "$3"
-	client vers="$1" <<-'EOF'
-		rc=0
+	client vers="$1" setting="$2" <<-'EOF'
+		rc=0 mark=$(log_mark)
 		timeout 50 mount -t nfs -o rdma,port=20049,vers=$vers,sec=sys,retry=0,soft,timeo=20,retrans=1 $SERVER:/export $MNT 2>/run/$TEST.err || rc=$?
 		cat /run/$TEST.err
 		rm /run/$TEST.err
 		[ $rc != 0 ] && [ $rc != 124 ] || fail "the mount ended with $rc"
+		[ $setting = off ] ||
+			log_has $mark 'it speaks Versions 1 to 1 of RPC-over-RDMA; this end speaks 1 and 2 if sunrpc.rdma_version_two is set to "offered"'
 		wait_for 40 module_unused
 	EOF
 }

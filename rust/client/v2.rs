@@ -130,8 +130,8 @@ impl VersionTwo {
         match action? {
             NegotiationAction::Fail if !transport.failure_logged.xchg(true, Relaxed) => {
                 transport.xprt.log_warning(fmt!(
-                    "it speaks Versions {low} to {high} of RPC-over-RDMA, and this end is set to \
-                     others"
+                    "it speaks Versions {low} to {high} of RPC-over-RDMA; this end speaks 1 and 2 \
+                     if sunrpc.rdma_version_two is set to \"offered\""
                 ));
             }
             NegotiationAction::Fail => {}
