@@ -10,11 +10,11 @@ use crate::{
     sysctl, trace,
 };
 use kernel::{
-    new_condvar, new_spinlock,
+    fmt, new_condvar, new_spinlock,
     prelude::*,
     str::CStr,
     sync::{atomic::Relaxed, Arc, CondVar, CondVarTimeoutResult, SpinLock},
-    time::msecs_to_jiffies,
+    time::{msecs_to_jiffies, BootTime, Instant},
 };
 
 /// How long the connection manager may take for the address, and for the route, in milliseconds.
@@ -158,12 +158,8 @@ impl CmHandler for EpState {
                 let peer = PrivateData::find(private_data).map(|(_, found)| found);
                 self.complete(Step::Connected, peer);
             }
-            CmEvent::Other {
-                number,
-                status,
-                name: why,
-            } => {
-                if let Some(cause) = Cause::of_event(number, status) {
+            CmEvent::Other { event, status, why } => {
+                if let Some(cause) = Cause::of_event(event, status) {
                     self.end(Failure { cause, status, why });
                 }
             }
@@ -185,18 +181,17 @@ struct Failure {
     cause: Cause,
     /// The errno of the step that failed, or 0; of a rejection, the fabric's reason.
     status: i32,
-    /// The event that the connection manager has reported, the fabric's reason for a rejection, or
-    /// the requirement that the device does not meet.
-    why: &'static CStr,
+    /// The fabric's words for a rejection, or the requirement that the device does not meet.
+    why: Option<&'static CStr>,
 }
 
 impl Failure {
     /// A step of this end has failed with `error`.
     fn local(cause: Cause, error: Error) -> Self {
+        let status = error.to_errno();
         Self {
-            cause: cause_of_errno(error.to_errno(), cause),
-            status: error.to_errno(),
-            why: c"no CM event",
+            status,
+            ..cause_of_errno(status, cause).into()
         }
     }
 }
@@ -206,7 +201,20 @@ impl From<Cause> for Failure {
         Self {
             cause,
             status: 0,
-            why: c"no CM event",
+            why: None,
+        }
+    }
+}
+
+/// For the log.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(describe(self.cause), f)?;
+        match self.why {
+            Some(why) if self.status > 0 => f.write_fmt(fmt!(" ({why}, status {})", self.status)),
+            Some(why) => f.write_fmt(fmt!(" ({why})")),
+            None if self.status < 0 => f.write_fmt(fmt!(" ({:?})", Error::from_errno(self.status))),
+            None => Ok(()),
         }
     }
 }
@@ -217,21 +225,24 @@ impl From<Cause> for Failure {
 ///
 /// See [`connect_error`]. The first failure since the last Reply leaves a line in the log.
 pub(super) fn connect_worker(transport: &Arc<RpcrdmaXprt>) -> Result<QpOwner<Ep>> {
+    let begun = Instant::<BootTime>::now();
     let mut device = None;
-    let Failure { cause, status, why } = match attempt(transport, &mut device) {
+    let failure = match attempt(transport, &mut device) {
         Ok(qp) => {
             trace::xprtrdma_connect(transport.xprt.id(), 0, c"");
             return Ok(qp);
         }
         Err(failure) => failure,
     };
+    let Failure { cause, status, .. } = failure;
     if !transport.failure_logged.xchg(true, Relaxed) {
-        let (what, log) = (describe(cause), |text| transport.xprt.log_warning(text));
-        let errno = (status < 0).then(|| Error::from_errno(status));
-        let errno = errno.and_then(|errno| errno.name()).unwrap_or(c"status");
-        match device {
-            Some(name) => log(fmt!("device {name}: {what} ({why}, {errno} {status})")),
-            None => log(fmt!("device none: {what} ({why}, {errno} {status})")),
+        let device = (device.as_ref()).map_or(&c"none" as &dyn fmt::Display, |name| name);
+        let log = |text| (transport.xprt).log_warning(fmt!("device {device}: {text}"));
+        match (cause, begun.elapsed().as_millis() / 1000) {
+            (Cause::TimedOut | Cause::Unreachable, n @ 1..) => {
+                log(fmt!("no answer for {n} s: {failure}"))
+            }
+            _ => log(fmt!("{failure}")),
         }
     }
     transport.connect_failed.lock().add(cause);
@@ -267,12 +278,7 @@ fn attempt(
     let responder_resources = qp.pd().device().attributes().max_responder_resources;
     qp.connect(&own.encode(), responder_resources)
         .map_err(failed(Cause::ConnectError))?;
-    let peer = state.wait(Step::Connected).map_err(|mut failure| {
-        if matches!(failure.cause, Cause::Rejected | Cause::StaleConnection) {
-            failure.why = qp.id().reject_message(failure.status);
-        }
-        failure
-    })?;
+    let peer = state.wait(Step::Connected)?;
     qp.user().connected(own, peer, qp.id());
     Ok(qp)
 }
@@ -291,7 +297,7 @@ fn prepare(
     let requests = transport.xprt.max_requests();
     let limits =
         EpLimits::new(&device.attributes(), requests, own, least).map_err(|why| Failure {
-            why,
+            why: Some(why),
             ..Cause::Incapable.into()
         })?;
     let make = || {

@@ -29,12 +29,12 @@ pub(crate) enum CmEvent<'a> {
     Established(&'a [u8]),
     /// Any other event, most of which end an attempt or a connection.
     Other {
-        /// Its number (`enum rdma_cm_event_type`).
-        number: u32,
-        /// Its name, for the log.
-        name: &'static CStr,
+        /// `enum rdma_cm_event_type`.
+        event: u32,
         /// Zero, a negative errno, or a rejection reason defined by the fabric.
         status: i32,
+        /// That reason in words.
+        why: Option<&'static CStr>,
     },
 }
 
@@ -191,26 +191,25 @@ unsafe extern "C" fn event_handler<H: CmHandler>(
     let handler = unsafe { &*(*id).context.cast::<H>() };
     // SAFETY: The event is valid during the call.
     let event = unsafe { &*event };
-    handler.event(parse(event));
-    0
-}
-
-/// Translates an event.
-fn parse(event: &bindings::rdma_cm_event) -> CmEvent<'_> {
-    match event.event {
+    let status = event.status;
+    handler.event(match event.event {
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => CmEvent::AddressResolved,
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => CmEvent::RouteResolved,
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => {
             // SAFETY: For this event the union holds connection parameters.
             CmEvent::Established(private_data(unsafe { &event.param.conn }))
         }
-        number => CmEvent::Other {
-            number,
-            // SAFETY: The function returns a static string for any event.
-            name: unsafe { CStr::from_char_ptr(bindings::rdma_event_msg(number)) },
-            status: event.status,
+        event => CmEvent::Other {
+            event,
+            status,
+            why: (event == bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED).then(|| {
+                // SAFETY: An identifier that is rejected has a device, from which the function
+                // learns the type of fabric; it returns a static string for any status.
+                unsafe { CStr::from_char_ptr(bindings::rdma_reject_msg(id, status)) }
+            }),
         },
-    }
+    });
+    0
 }
 
 /// The private data of connection parameters, possibly empty or padded.
@@ -354,13 +353,6 @@ impl CmId<Bound> {
     pub(crate) fn port(&self) -> u32 {
         // SAFETY: The identifier is valid. The port does not change once it is set.
         unsafe { (*self.as_raw()).port_num }
-    }
-
-    /// Describes why the peer rejected the connection; `status` is that of the event.
-    pub(crate) fn reject_message(&self, status: i32) -> &'static CStr {
-        // SAFETY: The identifier is valid and has a device, from which the function learns the type
-        // of fabric; the function returns a static string for any status.
-        unsafe { CStr::from_char_ptr(bindings::rdma_reject_msg(self.as_raw(), status)) }
     }
 }
 

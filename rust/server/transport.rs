@@ -234,7 +234,7 @@ impl CmHandler for SvcxprtRdma {
     fn event(&self, event: CmEvent<'_>) {
         match event {
             CmEvent::Established(_) => self.established(),
-            CmEvent::Other { number, status, .. } => match Cause::of_event(number, status) {
+            CmEvent::Other { event, status, .. } => match Cause::of_event(event, status) {
                 // The address may still be reached.
                 None | Some(Cause::AddressChanged) => {}
                 Some(cause) => self.force_close(cause),
