@@ -24,8 +24,9 @@ const RESOLVE_TIMEOUT_MS: u32 = 5_000;
 const STEP_TIMEOUT_MS: u32 = 30_000;
 
 /// The steps that the connection manager completes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
+    #[default]
     Nothing,
     Address,
     Route,
@@ -44,6 +45,7 @@ pub(super) struct EpState {
     pub(super) transport: Arc<RpcrdmaXprt>,
 }
 
+#[derive(Default)]
 struct ConnectStatus {
     /// The last step that is complete.
     reached: Step,
@@ -57,19 +59,12 @@ struct ConnectStatus {
 
 impl EpState {
     fn new(transport: &Arc<RpcrdmaXprt>) -> Result<Arc<Self>> {
-        Arc::pin_init(
-            try_pin_init!(Self {
-                status <- new_spinlock!(ConnectStatus {
-                    reached: Step::Nothing,
-                    ended: None,
-                    early: None,
-                    peer: None,
-                }, "rpcrdma_ep_status"),
-                changed <- new_condvar!("rpcrdma_ep_status"),
-                transport: transport.clone(),
-            }? Error),
-            GFP_KERNEL,
-        )
+        let state = pin_init!(Self {
+            status <- new_spinlock!(ConnectStatus::default(), "rpcrdma_ep_status"),
+            changed <- new_condvar!("rpcrdma_ep_status"),
+            transport: transport.clone(),
+        });
+        Arc::pin_init(state, GFP_KERNEL)
     }
 
     /// A step is complete.

@@ -2,11 +2,7 @@
 
 //! The files of a transport under debugfs. Documentation/admin-guide.rst explains each line.
 
-use super::{
-    ep::{Ep, EpVersion},
-    frwr,
-    transport::XprtInner,
-};
+use super::{ep::Ep, frwr, transport::XprtInner};
 use crate::{
     debugfs::{File, Show},
     proto::v2::dialect,
@@ -40,12 +36,10 @@ fn connection(transport: &XprtInner, seq: &SeqFile) {
     seq_print!(seq, "state {}\n", xprt.state());
     seq_print!(seq, "peer {peer}\npeer_port {}\n", peer.port());
     seq_print!(seq, "connects {}\n", xprt.connect_count());
-    for (name, timeout) in [
-        ("connect_timeout_ms", xprt.connect_timeout()),
-        ("max_reconnect_timeout_ms", xprt.max_reconnect_timeout()),
-    ] {
-        seq_print!(seq, "{name} {}\n", jiffies_to_ms(timeout));
-    }
+    let connect = jiffies_to_ms(xprt.connect_timeout());
+    seq_print!(seq, "connect_timeout_ms {connect}\n");
+    let reconnect = jiffies_to_ms(xprt.max_reconnect_timeout());
+    seq_print!(seq, "max_reconnect_timeout_ms {reconnect}\n");
     let (count, age) = xprt.calls_outstanding();
     seq_print!(seq, "calls_outstanding {count}\noldest_call_ms {age}\n");
     let (ended, failed) = (*transport.ended.lock(), *transport.connect_failed.lock());
@@ -76,16 +70,12 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Ep>) {
         show_private_data(seq, &param.own, param.peer.as_ref());
     }
     if let Some(version) = connection.version() {
-        let EpVersion {
-            number,
-            thresholds,
-            is_final,
-        } = version;
-        if is_final {
+        let number = version.number;
+        if version.is_final {
             seq_print!(seq, "version {number}\ndialect {}\n", dialect(number));
         }
-        seq_print!(seq, "inline_send {}\n", thresholds.send);
-        seq_print!(seq, "inline_receive {}\n", thresholds.receive);
+        seq_print!(seq, "inline_send {}\n", version.thresholds.send);
+        seq_print!(seq, "inline_receive {}\n", version.thresholds.receive);
     }
     let (offered, invalidating) = frwr::count(qp);
     let mrs = &connection.mrs;
@@ -103,7 +93,6 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Ep>) {
     seq_print!(seq, "receive_buffers {}\n", view.recvs);
     seq_print!(seq, "sends_posted {}\n", view.sends_used);
     seq_print!(seq, "send_buffers {}\n", view.sends);
-    let requested = connection.requested.get();
-    seq_print!(seq, "credits_requested {requested}\n");
+    seq_print!(seq, "credits_requested {}\n", connection.requested.get());
     seq_print!(seq, "credits_granted {}\n", connection.granted_credits());
 }
