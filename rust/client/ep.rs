@@ -3,11 +3,8 @@
 //! One connection, and everything that ends with it.
 
 use super::{
-    connect::EpState,
-    limits::EpLimits,
-    mr_pool::MrPool,
-    transport::RpcrdmaXprt,
-    v2::{FirstVersion, VersionTwo},
+    connect::EpState, known_servers::FirstVersion, limits::EpLimits, mr_pool::MrPool,
+    transport::RpcrdmaXprt, v2::VersionTwo,
 };
 use crate::{
     proto::wire::{

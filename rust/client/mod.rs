@@ -11,7 +11,8 @@
 //! mr_pool.rs         the MRs that no Call uses
 //! reply.rs           the completion handlers (QpUser): from a Receive to the end of an RPC
 //! bad_reply.rs       messages that cannot be used as a Reply
-//! v2.rs              Version Two, and what is known of servers
+//! v2.rs              Version Two: the negotiation of a connection
+//! known_servers.rs   what is known of servers, which all transports share
 //! show.rs            files under debugfs
 //! ```
 //!
@@ -25,6 +26,7 @@ mod bad_reply;
 mod connect;
 mod ep;
 mod frwr;
+mod known_servers;
 mod limits;
 mod marshal;
 mod mr_pool;
@@ -33,5 +35,5 @@ mod show;
 mod transport;
 mod v2;
 
+pub(crate) use known_servers::KnownServers;
 pub(crate) use transport::RpcrdmaXprt;
-pub(crate) use v2::KnownServers;

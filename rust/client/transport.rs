@@ -6,9 +6,9 @@ use super::{
     connect,
     ep::Ep,
     frwr,
+    known_servers::KnownServers,
     limits::{self, backward_payload},
     marshal,
-    v2::KnownServers,
 };
 use crate::{
     debugfs::WithFiles,
