@@ -6,7 +6,6 @@ use super::{
     ep::{Ep, EpVersion},
     frwr::{CallMrs, Payload, SlotState},
     limits::{BACKWARD_SLOTS, MAX_SEGMENTS},
-    mr_pool::MrPool,
 };
 use crate::{
     error::Cause,
@@ -54,8 +53,8 @@ pub(super) fn marshal_req(qp: &QpOwner<Ep>, rqst: &Rqst) -> Result<(), SendError
     let (write, read) = (call.is_write(), reply.is_read());
     let allowed = (write || read) && rqst.placement_allowed();
     let shape = RpcShape {
-        call: side(call, &ep.mrs, allowed && write),
-        reply: side(reply, &ep.mrs, allowed && read),
+        call: side(call, ep, allowed && write),
+        reply: side(reply, ep, allowed && read),
     };
     let limits = PlanLimits {
         inline_send: version.thresholds.send,
@@ -117,7 +116,8 @@ fn disconnect(ep: &Ep, cause: Cause) -> SendError {
 
 /// A message and its size. A length that does not fit makes the plan fail: nothing that long fits
 /// inline or into the segments of a list.
-fn side<'a>(message: RqstBuf<'a>, pool: &'a MrPool, pages_eligible: bool) -> Side<Payload<'a>> {
+fn side<'a>(message: RqstBuf<'a>, ep: &'a Ep, pages_eligible: bool) -> Side<Payload<'a>> {
+    let pool = &ep.mrs;
     let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
     Side {
         len: Parts {
