@@ -4,8 +4,8 @@
 
 use super::{
     connect, credits,
-    implementation::TypedAllocation,
-    ops::{self, ClientTransport},
+    implementation::{ClientTransport, TypedAllocation},
+    ops::XprtOps,
     xprt::{Allocation, OwnedXprt},
 };
 use crate::{
@@ -111,7 +111,7 @@ fn allocate<T: ClientTransport>(args: &bindings::xprt_create) -> Result<OwnedXpr
         return Err(EACCES);
     }
     let user = T::class().0.enter().ok_or(EIO)?;
-    let (requests, ops) = (T::max_requests(), &ops::XprtOps::<T>::OPS);
+    let (requests, ops) = (T::max_requests(), &XprtOps::<T>::OPS);
     // SAFETY: A `TypedAllocation` begins with a `Base`. The arguments are valid during the
     // callback.
     let allocation =

@@ -2,7 +2,7 @@
 
 //! Connecting: `connect` passes the send lock to a worker, which releases it when it is done.
 
-use super::{ops::ClientTransport, xprt::Xprt};
+use super::{implementation::ClientTransport, xprt::Xprt};
 use crate::{
     bindings,
     sunrpc::{

@@ -13,7 +13,7 @@
 
 use super::{
     backchannel, buffer,
-    ops::ClientTransport,
+    implementation::ClientTransport,
     xprt::{Allocation, Xprt},
 };
 use crate::{

@@ -1,13 +1,116 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The part of a transport's allocation that its implementation determines.
+//! The implementation of a transport: its interface, and its part of the transport's allocation.
 
 use super::{
-    ops::ClientTransport,
-    xprt::{Allocation, Xprt},
+    backchannel::Backchannel,
+    class::ClientClass,
+    rqst::Rqst,
+    xprt::{Allocation, OwnedXprt, Xprt},
 };
+use crate::sunrpc::{send_error::SendError, SocketAddress, XdrBuf};
 use core::mem::MaybeUninit;
-use kernel::sync::{Arc, ArcBorrow};
+use kernel::{
+    prelude::*,
+    seq_file::SeqFile,
+    sync::{Arc, ArcBorrow},
+};
+
+/// A client transport.
+///
+/// The send lock (sunrpc's `XPRT_LOCKED` bit) serialises `connect`, `close`, `send` and
+/// `send_backward`. All of them run in process context.
+pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
+    /// The class of these transports.
+    fn class() -> &'static ClientClass<Self>;
+
+    /// What all transports of the class have in common.
+    type Shared: Send + Sync + 'static;
+
+    /// What sends on a connection. The holder of the send lock has it.
+    type Sender: Send;
+
+    /// The most bytes of data that one RPC can carry.
+    const MAX_PAYLOAD: usize;
+
+    /// How many backward Calls can be in progress.
+    const BACKWARD_SLOTS: u32;
+
+    /// How many requests a new transport can have outstanding.
+    fn max_requests() -> u32;
+
+    /// Creates a transport, which owns `xprt`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// The error of the mount.
+    fn setup(xprt: OwnedXprt, shared: Arc<Self::Shared>) -> Result<Arc<Self>>;
+
+    /// The object that [`Self::setup`] was given.
+    fn xprt(&self) -> &OwnedXprt;
+
+    /// Establishes a connection. Runs on a worker of the queue of attempts, in a scope in which
+    /// allocations do not wait for file systems; may sleep.
+    ///
+    /// # Errors
+    ///
+    /// One of those that sunrpc's `call_connect_status` knows. Nothing is left of the attempt.
+    fn connect(this: ArcBorrow<'_, Self>) -> Result<Self::Sender>;
+
+    /// Closes the connection of `sender`, and waits until all its resources are released.
+    fn close(&self, sender: Self::Sender);
+
+    /// Sends a Call, which has a credit.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`]; after [`SendError::NotConnected`] the connection is closed.
+    fn send(&self, sender: &mut Self::Sender, rqst: &Rqst) -> Result<(), SendError>;
+
+    /// Sends the Reply to a backward Call (RFC 8167), but only on the connection on which the Call
+    /// arrived; `bc_cookie` is that of [`Backchannel::receive`]. On another one the peer has no
+    /// Receive for it: it is dropped without an error.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::send`].
+    fn send_backward(
+        &self,
+        sender: &mut Self::Sender,
+        xid: u32,
+        reply: &XdrBuf<'_>,
+        bc_cookie: u64,
+    ) -> Result<(), SendError>;
+
+    /// Waits until the peer can no longer reach the memory of the request. Task context without the
+    /// send lock; may sleep.
+    fn fence(&self, rqst: &Rqst);
+
+    /// Has the connection end by itself if the peer is gone. Returns false if there is none, or if
+    /// that would not be noticed. Does not sleep.
+    fn check_peer(&self) -> bool;
+
+    /// A request has timed out: a new connection is to show whether the peer can be reached. Does
+    /// not sleep.
+    fn timed_out(&self);
+
+    /// Breaks the connection, for fault injection. Task context, possibly without the send lock;
+    /// may sleep.
+    fn disconnect(&self);
+
+    /// Prints the rest of the transport's line of `/proc/self/mountstats`, columns 11 to 27. Must
+    /// not wait for the connection.
+    fn print_stats(&self, seq: &SeqFile);
+
+    /// The local address of the connection, if there is one.
+    fn source(&self) -> Option<SocketAddress>;
+
+    /// The largest backward message in bytes. Called under RCU: does not sleep.
+    fn backward_payload(&self) -> usize;
+
+    /// The requests that the transport has for backward Calls.
+    fn backchannel(&self) -> &Backchannel;
+}
 
 /// The allocation of a transport that a `T` implements.
 #[repr(C)]

@@ -10,7 +10,7 @@
 //! | `send_request` | [`ClientTransport::send`], or [`ClientTransport::send_backward`] |
 //! | `buf_alloc`, `buf_free` | [`ops`] and [`buffer`], with [`ClientTransport::fence`] |
 //! | `print_stats` | [`ClientTransport::print_stats`] |
-//! | `timer` | [`ClientTransport::check_peer`], [`ClientTransport::timed_out`] |
+//! | `wait_for_reply_request`, `timer` | [`timer`], with [`ClientTransport::check_peer`] |
 //! | `inject_disconnect` | [`ClientTransport::disconnect`] |
 //! | `bc_*` | [`ops`], with [`Backchannel`] and [`ClientTransport::backward_payload`] |
 //! | all others | sunrpc's own functions, or [`ops`] without the transport's help |
@@ -28,12 +28,13 @@ mod ops;
 mod pinned;
 mod rqst;
 mod rqst_buf;
+mod timer;
 mod xprt;
 
 pub(crate) use super::send_error::SendError;
 pub(crate) use backchannel::Backchannel;
 pub(crate) use class::{register, ClientClass, ClientRegistration};
-pub(crate) use ops::ClientTransport;
+pub(crate) use implementation::ClientTransport;
 pub(crate) use pinned::{NotPinned, PinnedRqst};
 pub(crate) use rqst::{ForwardRqst, Rqst};
 pub(crate) use rqst_buf::RqstBuf;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The interface of a client transport, and the operations table, which translates each callback
-//! from C pointers to a call of it.
+//! The operations table: translates each callback from C pointers to a call of a
+//! [`ClientTransport`].
 
 use super::{
-    backchannel::{self, Backchannel, BackchannelRqst, MESSAGE_SIZE},
-    buffer,
-    class::ClientClass,
-    connect, credits,
+    backchannel::{self, BackchannelRqst, MESSAGE_SIZE},
+    buffer, connect, credits,
+    implementation::ClientTransport,
     rqst::Rqst,
-    xprt::{OwnedXprt, Xprt},
+    timer,
+    xprt::Xprt,
 };
 use crate::{
-    bindings::{self, SocketAddress},
+    bindings,
     sunrpc::{
-        address_strings, jiffies, jiffies_to_ms,
+        address_strings,
         queue::ReclaimScope,
         send_error::{end_task, SendError},
         XdrBuf,
@@ -27,110 +27,7 @@ use kernel::{
     prelude::*,
     seq_file::SeqFile,
     sync::{Arc, ArcBorrow},
-    time::msecs_to_jiffies,
 };
-
-/// A client transport.
-///
-/// The send lock (sunrpc's `XPRT_LOCKED` bit) serialises `connect`, `close`, `send` and
-/// `send_backward`. All of them run in process context.
-pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
-    /// The class of these transports.
-    fn class() -> &'static ClientClass<Self>;
-
-    /// What all transports of the class have in common.
-    type Shared: Send + Sync + 'static;
-
-    /// What sends on a connection. The holder of the send lock has it.
-    type Sender: Send;
-
-    /// The most bytes of data that one RPC can carry.
-    const MAX_PAYLOAD: usize;
-
-    /// How many backward Calls can be in progress.
-    const BACKWARD_SLOTS: u32;
-
-    /// How many requests a new transport can have outstanding.
-    fn max_requests() -> u32;
-
-    /// Creates a transport, which owns `xprt`. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// The error of the mount.
-    fn setup(xprt: OwnedXprt, shared: Arc<Self::Shared>) -> Result<Arc<Self>>;
-
-    /// The object that [`Self::setup`] was given.
-    fn xprt(&self) -> &OwnedXprt;
-
-    /// Establishes a connection. Runs on a worker of the queue of attempts, in a scope in which
-    /// allocations do not wait for file systems; may sleep.
-    ///
-    /// # Errors
-    ///
-    /// One of those that sunrpc's `call_connect_status` knows. Nothing is left of the attempt.
-    fn connect(this: ArcBorrow<'_, Self>) -> Result<Self::Sender>;
-
-    /// Closes the connection of `sender`, and waits until all its resources are released.
-    fn close(&self, sender: Self::Sender);
-
-    /// Sends a Call, which has a credit.
-    ///
-    /// # Errors
-    ///
-    /// [`SendError`]; after [`SendError::NotConnected`] the connection is closed.
-    fn send(&self, sender: &mut Self::Sender, rqst: &Rqst) -> Result<(), SendError>;
-
-    /// Sends the Reply to a backward Call (RFC 8167), but only on the connection on which the Call
-    /// arrived; `bc_cookie` is that of [`Backchannel::receive`]. On another one the peer has no
-    /// Receive for it: it is dropped without an error.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::send`].
-    fn send_backward(
-        &self,
-        sender: &mut Self::Sender,
-        xid: u32,
-        reply: &XdrBuf<'_>,
-        bc_cookie: u64,
-    ) -> Result<(), SendError>;
-
-    /// Waits until the peer can no longer reach the memory of the request. Task context without the
-    /// send lock; may sleep.
-    fn fence(&self, rqst: &Rqst);
-
-    /// Has the connection end by itself if the peer is gone. Returns false if there is none, or if
-    /// that would not be noticed. Does not sleep.
-    fn check_peer(&self) -> bool;
-
-    /// A request has timed out: a new connection is to show whether the peer can be reached. Does
-    /// not sleep.
-    fn timed_out(&self);
-
-    /// Breaks the connection, for fault injection. Task context, possibly without the send lock;
-    /// may sleep.
-    fn disconnect(&self);
-
-    /// Prints the rest of the transport's line of `/proc/self/mountstats`, columns 11 to 27. Must
-    /// not wait for the connection.
-    fn print_stats(&self, seq: &SeqFile);
-
-    /// The local address of the connection, if there is one.
-    fn source(&self) -> Option<SocketAddress>;
-
-    /// The largest backward message in bytes. Called under RCU: does not sleep.
-    fn backward_payload(&self) -> usize;
-
-    /// The requests that the transport has for backward Calls.
-    fn backchannel(&self) -> &Backchannel;
-}
-
-/// Milliseconds between two checks of the peer, for which a task that waits for a Reply wakes up.
-/// Few Calls to a server that works take as long, so there is nothing to do while all is well. With
-/// the time for which the device repeats what is not acknowledged, about as much, an outage ends
-/// the connection well before a lease of NFSv4 (90 s).
-const CHECK_PERIOD_MS: u32 = 5_000;
 
 /// `struct rpc_xprt_ops` for `T`.
 pub(super) struct XprtOps<T: ClientTransport>(PhantomData<T>);
@@ -143,7 +40,7 @@ impl<T: ClientTransport> XprtOps<T> {
         alloc_slot: Some(bindings::xprt_alloc_slot),
         free_slot: Some(bindings::xprt_free_slot),
         release_request: Some(credits::release_request),
-        wait_for_reply_request: Some(Self::wait_for_reply),
+        wait_for_reply_request: Some(timer::wait_for_reply),
         rpcbind: Some(bindings::rpcb_getport_async),
         set_port: Some(address_strings::set_port),
         connect: Some(connect::connect),
@@ -152,7 +49,7 @@ impl<T: ClientTransport> XprtOps<T> {
         buf_alloc: Some(Self::buf_alloc),
         buf_free: Some(Self::buf_free),
         send_request: Some(Self::send_request),
-        timer: Some(Self::timer),
+        timer: Some(timer::timer::<T>),
         close: Some(Self::close),
         destroy: Some(Self::destroy),
         set_connect_timeout: Some(connect::set_connect_timeout),
@@ -262,94 +159,6 @@ impl<T: ClientTransport> XprtOps<T> {
                 0
             }
             Err(error) => error.to_errno(),
-        }
-    }
-
-    /// `wait_for_reply_request`: puts the task to sleep until its Reply, or the next check of the
-    /// peer. Called with sunrpc's `queue_lock` held, by the task.
-    ///
-    /// # Safety
-    ///
-    /// - `task` is running in this thread, and has a forward request of one of this module's
-    ///   transports.
-    unsafe extern "C" fn wait_for_reply(task: *mut bindings::rpc_task) {
-        // SAFETY: The task is valid, and has a request. Only the thread that runs the task uses
-        // these words, and the task still counts as running if it is woken during the call.
-        unsafe {
-            let rqst = (*task).tk_rqstp;
-            let (timeout, major) = ((*rqst).rq_timeout, (*rqst).rq_majortimeo);
-            (*rqst).rq_timeout = timeout.min(msecs_to_jiffies(CHECK_PERIOD_MS));
-            // The sleep would not last beyond the major timeout, which may have been long ago.
-            (*rqst).rq_majortimeo = jiffies().wrapping_add((*rqst).rq_timeout);
-            bindings::xprt_wait_for_reply_request_def(task);
-            (*rqst).rq_timeout = timeout;
-            (*rqst).rq_majortimeo = major;
-        }
-    }
-
-    /// The sleep is over without a Reply: has the peer checked, and the task go on waiting, until
-    /// its time is up. sunrpc's state machine, which would send the Call again, does not see that.
-    /// Task context, in a callback of the task. The connection of the Call may be gone.
-    ///
-    /// The connection ends at the major timeout, as the server may have dropped the Call; at the
-    /// first timeout (`timeo=`) if the peer is not checked, if the Call was sent before, or if the
-    /// RPC is a soft one of NFSv3. None of these ends it while the Call is younger than the first
-    /// timeout: after an outage the major timeout of a Call that was just sent may be in the past.
-    ///
-    /// # Safety
-    ///
-    /// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the
-    ///   call.
-    /// - `task` is running in this thread. It has a forward request of this transport with a
-    ///   buffer, as it waits for a Reply. The request is not released during the call.
-    unsafe extern "C" fn timer(raw: *mut bindings::rpc_xprt, task: *mut bindings::rpc_task) {
-        // CAST: Flags of 16 bits.
-        const SOFT: u16 = (bindings::RPC_TASK_SOFT | bindings::RPC_TASK_TIMEOUT) as u16;
-        // CAST: Flags of 16 bits.
-        const WAITS: u16 = bindings::RPC_TASK_NO_RETRANS_TIMEOUT as u16;
-        // SAFETY: Transport and task are valid during the callback, the task has a request, and the
-        // transport's setup has succeeded.
-        let ((xprt, transport), rqst) =
-            unsafe { (Self::parts(raw), Rqst::from_raw((*task).tk_rqstp)) };
-        if !rqst.is_of_connection(xprt) {
-            return;
-        }
-        let is_checked = transport.check_peer();
-        // SAFETY: Task and request are valid, and only the thread that runs the task changes these
-        // words. `tk_runstate` is read by one access, as test_bit() does.
-        unsafe {
-            let raw_rqst = (*task).tk_rqstp;
-            let is_over = jiffies().wrapping_sub((*raw_rqst).rq_majortimeo) <= usize::MAX / 2;
-            let age = bindings::ktime_get().wrapping_sub((*raw_rqst).rq_xtime) / 1_000_000;
-            // A sleep may be a jiffy too short, which is 10 ms at most.
-            let age = usize::try_from(age).map_or(0, |age| age.saturating_add(10));
-            let is_late = age >= jiffies_to_ms((*raw_rqst).rq_timeout);
-            if is_over && (*task).tk_flags & SOFT != 0 {
-                // A soft RPC of NFSv4 would go on while there is a connection.
-                (*task).tk_flags &= !WAITS;
-                if !is_late {
-                    return;
-                }
-            }
-            // If it was sent before, the server may still work at it, drop the repetition, and send
-            // its Reply to the earlier connection. A soft RPC that is not of NFSv4 has little time,
-            // and its server may have dropped it.
-            let may_be_dropped = (*raw_rqst).rq_ntrans > 1
-                || (*task).tk_flags & SOFT != 0 && (*task).tk_flags & WAITS == 0;
-            if is_late && (is_over || !is_checked || may_be_dropped) {
-                return transport.timed_out();
-            }
-            let _lock = xprt.queue_lock();
-            (*task).tk_status = 0;
-            let state = (&raw const (*task).tk_runstate).read_volatile();
-            if state >> bindings::RPC_TASK_NEED_RECV & 1 != 0 {
-                Self::wait_for_reply(task);
-                // The end of the connection has woken those that slept.
-                if !rqst.is_of_connection(xprt) {
-                    bindings::rpc_wake_up_queued_task(&raw mut (*raw).pending, task);
-                    (*task).tk_status = SendError::NotConnected.to_errno();
-                }
-            }
         }
     }
 
@@ -552,7 +361,7 @@ impl<T: ClientTransport> XprtOps<T> {
     ///
     /// # Safety
     ///
-    /// - `raw` is the `rqst` of a [`BackchannelRqst`] that [`Backchannel::receive`] gave away, and
+    /// - `raw` is the `rqst` of a [`BackchannelRqst`] that `Backchannel::receive` gave away, and
     ///   that is not used any longer.
     /// - Its transport was created for a `T`, and sunrpc passes on to this function the reference
     ///   to it that `rpcrdma_bc_enqueue` took.
