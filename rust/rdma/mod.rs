@@ -20,7 +20,8 @@
 //! rw.rs                    RDMA Reads and Writes, by means of the RDMA core
 //! qp.rs, owner.rs          the queue pair of either role; its hardware objects, and its end
 //! send.rs, send_ctxt.rs    its send queue, and the chains of work requests
-//! recv.rs, watchdog.rs     its receive queue, and whether the peer lets chains complete
+//! recv.rs                  its receive queue
+//! check.rs, watchdog.rs    whether the peer lives, and lets chains complete
 //! ```
 //!
 //! Each connection has one [`QueuePair`], in both roles; its [`QpUser`] is the connection. A
@@ -41,6 +42,7 @@
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 
+mod check;
 mod ib_client;
 mod list;
 mod listener;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The send queue of a queue pair: its contexts, its entries, and the chains that wait for entries.
+//! The send queue of a queue pair: its entries, and the chains that are posted or wait for entries.
 //!
 //! A chain is a list of work requests of which the last is a Send or an RDMA Read. Each chain has a
 //! context. On a server the last request of each chain is signalled. On a client one Send in
@@ -23,7 +23,7 @@ use core::{
     mem::{offset_of, ManuallyDrop},
     ptr::NonNull,
 };
-use kernel::{alloc::Flags, error::to_result, prelude::*, sync::SpinLockGuard};
+use kernel::{error::to_result, prelude::*, sync::SpinLockGuard};
 
 /// One Send in as many is signalled on a client.
 pub(crate) const MAX_UNSIGNALED: u32 = 16;
@@ -94,7 +94,7 @@ pub(super) struct SendQueue<U: QpUser> {
     pending: List<SendCtxt<U>>,
     pub(super) watchdog: Watchdog,
     /// Whether [`QpUser::sq_available`] is to be called.
-    wants_sq: bool,
+    pub(super) wants_sq: bool,
 }
 
 impl<U: QpUser> SendQueue<U> {
@@ -128,17 +128,6 @@ impl<U: QpUser> SendQueue<U> {
 }
 
 impl<U: QpUser> QpOwner<U> {
-    /// A context for one chain. May sleep if `flags` allow it.
-    ///
-    /// # Errors
-    ///
-    /// [`SqError::Full`] on a client only; then [`QpUser::sq_full`] was called under the lock, and
-    /// [`QpUser::sq_available`] will be. [`SqError::NoMem`] on a server only. [`SqError::Closed`].
-    pub(crate) fn get_send_ctxt(&self, flags: Flags) -> Result<SendBox<'_, U>, SqError> {
-        // SAFETY: The owner exists while it is borrowed.
-        unsafe { self.get_ctxt(flags) }
-    }
-
     /// Closes the send queue, and frees the chains that are pending.
     pub(crate) fn drop_pending(&self) {
         let mut sq = self.send.lock();
@@ -153,52 +142,7 @@ impl<U: QpUser> QpOwner<U> {
     }
 }
 
-impl<'a, U: QpUser> CqContext<'a, U> {
-    /// A context for one chain. Does not sleep.
-    ///
-    /// # Errors
-    ///
-    /// As [`QpOwner::get_send_ctxt`].
-    pub(crate) fn get_send_ctxt(&self) -> Result<SendBox<'a, U>, SqError> {
-        // SAFETY: A completion is being handled.
-        unsafe { self.qp().get_ctxt(GFP_NOWAIT) }
-    }
-}
-
 impl<U: QpUser> QueuePair<U> {
-    /// A context for one chain.
-    ///
-    /// # Safety
-    ///
-    /// The hardware objects exist for all of the lifetime.
-    unsafe fn get_ctxt(&self, flags: Flags) -> Result<SendBox<'_, U>, SqError> {
-        let mut sq = self.lock_open()?;
-        let mut ctxt = sq.idle.pop_front();
-        if ctxt.is_none() && sq.made < self.caps.max_sends {
-            // Under the lock, so that several threads make no more than that.
-            sq.made = sq.made.saturating_add(1);
-            drop(sq);
-            // SAFETY: The hardware objects exist (this function's contract).
-            let pd = unsafe { &self.hw().pd };
-            let made = SendCtxt::new(pd, self.caps.send_size, flags).ok();
-            sq = self.send.lock();
-            sq.made = sq.made.saturating_sub(made.is_none().into());
-            // Without memory one that has become idle meanwhile.
-            ctxt = made.or_else(|| sq.idle.pop_front());
-        }
-        let mut error = SqError::NoMem;
-        if ctxt.is_none() && U::IS_CLIENT {
-            // The last idle one was posted signalled, so there will be a completion.
-            sq.wants_sq = true;
-            self.user.sq_full();
-            error = SqError::Full;
-        }
-        drop(sq);
-        let ctxt = ManuallyDrop::new(ctxt.ok_or(error)?);
-        // INVARIANT: The hardware objects exist (this function's contract).
-        Ok(SendBox { qp: self, ctxt })
-    }
-
     /// Locks the send queue, if it is open.
     pub(super) fn lock_open(&self) -> Result<SpinLockGuard<'_, SendQueue<U>>, SqError> {
         let sq = self.send.lock();
@@ -267,37 +211,6 @@ impl<U: QpUser> QueuePair<U> {
         self.send.lock().is_open = false;
     }
 
-    /// Has the peer's adapter acknowledge an RDMA Write of no bytes, unless one is under way. It
-    /// uses no Receive and touches no memory. If nothing is acknowledged, the device's retries are
-    /// used up, and the connection ends ([`QpFailure::WorkRequest`]). Returns false on iWARP, where
-    /// a Write completes when TCP has its bytes, and TCP's own retries end the connection. Does not
-    /// sleep.
-    ///
-    /// The peer does not look at the handle: "for each zero-length RDMA READ or WRITE request, the
-    /// R_Key shall not be validated" (InfiniBand Architecture Specification, volume 1, section 9.7,
-    /// C9-88). Its queue pair has to allow Writes at all, as the connection manager has it. The
-    /// kernel's SRP target posts the same on its connections (`srpt_zerolength_write()`). rxe
-    /// acknowledges it without a region (`check_rkey()`, `rxe_mr_copy()`).
-    pub(crate) fn check_peer(&self) -> bool {
-        let mut sq = self.send.lock();
-        // SAFETY: The queue is open, so the hardware objects exist (type invariant).
-        if !sq.is_open || unsafe { self.hw() }.id.is_iwarp() {
-            return false;
-        }
-        if core::mem::replace(&mut sq.is_checking, true) {
-            return true;
-        }
-        let mut wr = bindings::ib_rdma_wr::default();
-        wr.wr.__bindgen_anon_1.wr_cqe = ManuallyDrop::new(<Self as Complete>::wr_cqe(self));
-        wr.wr.opcode = bindings::ib_wr_opcode_IB_WR_RDMA_WRITE;
-        wr.wr.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
-        // SAFETY: The request is valid during the call, as the RDMA Write that it says it is, and
-        // refers to no memory.
-        let posted = unsafe { self.post_wrs(&mut sq, (&raw const wr).cast()) };
-        drop(sq);
-        posted.map_err(|error| self.post_failed(error)).is_ok()
-    }
-
     /// Posts the chain that begins with `first`.
     ///
     /// # Safety
@@ -353,7 +266,7 @@ impl<U: QpUser> QueuePair<U> {
     }
 
     /// Notifies the user that the provider has refused a chain.
-    fn post_failed(&self, error: Error) {
+    pub(super) fn post_failed(&self, error: Error) {
         if U::IS_CLIENT {
             trace::xprtrdma_post_send_err(self.cq_number, error);
         } else {
@@ -448,11 +361,10 @@ unsafe impl<U: QpUser> Complete for SendCtxt<U> {
         // Pending chains take the entries of this one: no more are posted in one locking than a
         // chain has.
         let mut posted = Ok(());
-        while failure.is_none() {
-            let Some(next) = sq.next_pending() else {
-                break;
-            };
-            posted = qp.post_locked(&mut sq, next);
+        if failure.is_none() {
+            while let Some(next) = sq.next_pending() {
+                posted = qp.post_locked(&mut sq, next);
+            }
         }
         qp.unlock(sq);
         if let Err(error) = posted {
@@ -491,22 +403,5 @@ unsafe impl<U: QpUser> Complete<1> for SendCtxt<U> {
         }
         qp.user.part_failed(&ctxt.data, status);
         qp.user.qp_failed(status.into());
-    }
-}
-
-// SAFETY: The field has this type. `check_peer` posts on its own queue pair.
-unsafe impl<U: QpUser> Complete for QueuePair<U> {
-    type User = U;
-
-    const OFFSET: usize = offset_of!(Self, check);
-
-    unsafe fn complete(_this: NonNull<Self>, cx: &mut CqContext<'_, U>, wc: &bindings::ib_wc) {
-        match WcStatus::failure(wc) {
-            Some(status) if status.is_remote_error() => {
-                cx.user().qp_failed(QpFailure::CheckRefused)
-            }
-            Some(status) => cx.user().qp_failed(status.into()),
-            None => cx.qp().send.lock().is_checking = false,
-        }
     }
 }

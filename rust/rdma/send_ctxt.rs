@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The contexts of a send queue: in each, one chain of work requests is built.
+//! The contexts of a send queue: one is acquired for each chain of work requests, and the chain is
+//! built in it.
 //!
 //! RDMA Writes or registrations of MRs may come before the Send of a chain, and other RDMA Reads
 //! before its last one.
 
 use super::{
-    cq::{Complete, Cqe},
+    cq::{Complete, CqContext, Cqe},
     dma::DmaBuffer,
     list::{Link, Linked, List},
     mr::{Mapped, MrList},
+    owner::QpOwner,
     qp::{QpUser, QueuePair},
     rw::RwList,
     send::SqError,
@@ -133,6 +135,66 @@ pub(crate) struct SendBox<'a, U: QpUser> {
     pub(super) qp: &'a QueuePair<U>,
     /// Taken out when the chain is handed over, or in `drop`.
     pub(super) ctxt: ManuallyDrop<KBox<SendCtxt<U>>>,
+}
+
+impl<U: QpUser> QpOwner<U> {
+    /// A context for one chain. May sleep if `flags` allow it.
+    ///
+    /// # Errors
+    ///
+    /// [`SqError::Full`] on a client only; then [`QpUser::sq_full`] was called under the lock, and
+    /// [`QpUser::sq_available`] will be. [`SqError::NoMem`] on a server only. [`SqError::Closed`].
+    pub(crate) fn get_send_ctxt(&self, flags: Flags) -> Result<SendBox<'_, U>, SqError> {
+        // SAFETY: The owner exists while it is borrowed.
+        unsafe { self.get_ctxt(flags) }
+    }
+}
+
+impl<'a, U: QpUser> CqContext<'a, U> {
+    /// A context for one chain. Does not sleep.
+    ///
+    /// # Errors
+    ///
+    /// As [`QpOwner::get_send_ctxt`].
+    pub(crate) fn get_send_ctxt(&self) -> Result<SendBox<'a, U>, SqError> {
+        // SAFETY: A completion is being handled.
+        unsafe { self.qp().get_ctxt(GFP_NOWAIT) }
+    }
+}
+
+impl<U: QpUser> QueuePair<U> {
+    /// A context for one chain.
+    ///
+    /// # Safety
+    ///
+    /// The hardware objects exist for all of the lifetime.
+    unsafe fn get_ctxt(&self, flags: Flags) -> Result<SendBox<'_, U>, SqError> {
+        let mut sq = self.lock_open()?;
+        let mut ctxt = sq.idle.pop_front();
+        if ctxt.is_none() && sq.made < self.caps.max_sends {
+            // Under the lock, so that several threads make no more than that.
+            sq.made = sq.made.saturating_add(1);
+            drop(sq);
+            // SAFETY: The hardware objects exist (this function's contract).
+            let pd = unsafe { &self.hw().pd };
+            let made = SendCtxt::new(pd, self.caps.send_size, flags).ok();
+            sq = self.send.lock();
+            sq.made = sq.made.saturating_sub(made.is_none().into());
+            // Without memory one that has become idle meanwhile.
+            ctxt = made.or_else(|| sq.idle.pop_front());
+        }
+        let mut error = SqError::NoMem;
+        if ctxt.is_none() && U::IS_CLIENT {
+            // The last idle one was posted signalled, so there will be a completion.
+            sq.wants_sq = true;
+            self.user.sq_full();
+            error = SqError::Full;
+        }
+        drop(sq);
+        let ctxt = ManuallyDrop::new(ctxt.ok_or(error)?);
+        // INVARIANT: The hardware objects exist (this function's contract).
+        Ok(SendBox { qp: self, ctxt })
+    }
 }
 
 impl<U: QpUser> SendBox<'_, U> {
