@@ -6,7 +6,7 @@ use super::{
     connect, credits,
     implementation::{ClientTransport, TypedAllocation},
     ops::XprtOps,
-    xprt::{Allocation, OwnedXprt},
+    xprt::{OwnedXprt, XprtAllocation},
 };
 use crate::{
     bindings,
@@ -90,7 +90,7 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
     let common = unsafe { &*owned.user().shared().cast::<Common<T>>() };
     // SAFETY: Only this function uses the field yet. The queue is destroyed after the class has no
     // users.
-    unsafe { (*raw.cast::<Allocation>()).attempts = common.attempts.as_raw() };
+    unsafe { (*raw.cast::<XprtAllocation>()).attempts = common.attempts.as_raw() };
     let transport = T::setup(owned, common.shared.clone())?;
     // The allocation lives as long as the transport that owns it, but `setup` need not have kept
     // the one that it was given.
@@ -118,7 +118,7 @@ fn allocate<T: ClientTransport>(args: &bindings::xprt_create) -> Result<OwnedXpr
         unsafe { rpc_xprt::allocate::<TypedAllocation<T>>(args, &user, ops, requests)? };
     // SAFETY: The allocation is new, and only this function knows it.
     unsafe { (&raw mut (*allocation.as_ptr()).sender).write(None) };
-    let (allocation, queue) = (allocation.cast::<Allocation>(), user.queue());
+    let (allocation, queue) = (allocation.cast::<XprtAllocation>(), user.queue());
     // SAFETY: It was just allocated, and what was not initialised is zeroed, which is valid.
     let owned = unsafe { OwnedXprt::new(allocation, user) };
     // SAFETY: The allocation is new, and only this function knows it.

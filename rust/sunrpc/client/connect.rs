@@ -53,7 +53,7 @@ pub(super) unsafe extern "C" fn connect(
 ///
 /// # Safety
 ///
-/// - `work` is the `work` of an [`Allocation`](super::xprt::Allocation) that was made for a
+/// - `work` is the `work` of an [`XprtAllocation`](super::xprt::XprtAllocation) that was made for a
 ///   `T`. It was queued by [`connect`] with a reference and the send lock, both of which now belong
 ///   to the worker.
 pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::work_struct) {

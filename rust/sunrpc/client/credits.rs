@@ -14,7 +14,7 @@
 use super::{
     backchannel, buffer,
     implementation::ClientTransport,
-    xprt::{Allocation, Xprt},
+    xprt::{Xprt, XprtAllocation},
 };
 use crate::{
     bindings,
@@ -159,13 +159,13 @@ pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
 ///
 /// # Safety
 ///
-/// `work` is the `overdue` of an [`Allocation`] whose transport is in use.
+/// `work` is the `overdue` of an [`XprtAllocation`] whose transport is in use.
 pub(super) unsafe extern "C" fn overdue<T: ClientTransport>(work: *mut bindings::work_struct) {
     // SAFETY: The work is that of a transport, whose end waits for it. Its setup has succeeded, as
     // there have been requests.
     let (xprt, transport) = unsafe {
         let delayed = kernel::container_of!(work, bindings::delayed_work, work);
-        let allocation = kernel::container_of!(delayed, Allocation, overdue);
+        let allocation = kernel::container_of!(delayed, XprtAllocation, overdue);
         let xprt = Xprt::from_raw(allocation.cast());
         (xprt, xprt.transport::<T>())
     };
@@ -197,7 +197,7 @@ mod tests {
             // SAFETY: The initial namespace always exists.
             let raw = unsafe {
                 let net = &raw mut bindings::init_net;
-                bindings::xprt_alloc(net, size_of::<Allocation>(), 2, 2)
+                bindings::xprt_alloc(net, size_of::<XprtAllocation>(), 2, 2)
             };
             assert!(!raw.is_null());
             Self(raw)

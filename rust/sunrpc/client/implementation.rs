@@ -6,7 +6,7 @@ use super::{
     backchannel::Backchannel,
     class::ClientClass,
     rqst::Rqst,
-    xprt::{Allocation, OwnedXprt, Xprt},
+    xprt::{OwnedXprt, Xprt, XprtAllocation},
 };
 use crate::sunrpc::{send_error::SendError, SocketAddress, XdrBuf};
 use core::mem::MaybeUninit;
@@ -115,7 +115,7 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
 /// The allocation of a transport that a `T` implements.
 #[repr(C)]
 pub(super) struct TypedAllocation<T: ClientTransport> {
-    allocation: Allocation,
+    allocation: XprtAllocation,
     /// Initialised by setup, and dropped by the end of the transport.
     pub(super) transport: MaybeUninit<Arc<T>>,
     /// The sender of the connection. The send lock guards it.

@@ -15,7 +15,7 @@ use kernel::{fmt, prelude::*, seq_file::SeqFile, seq_print, time::msecs_to_jiffi
 
 /// What the allocations of all transports begin with.
 #[repr(C)]
-pub(super) struct Allocation {
+pub(super) struct XprtAllocation {
     pub(super) base: Base,
     /// Runs attempts to connect, and later the end of the transport.
     pub(super) work: bindings::delayed_work,
@@ -34,7 +34,7 @@ pub(super) struct Allocation {
 ///
 /// # Invariants
 ///
-/// A reference to an `Xprt` points to a valid [`Allocation`], which begins a
+/// A reference to an `Xprt` points to a valid [`XprtAllocation`], which begins a
 /// [`TypedAllocation`](super::implementation::TypedAllocation).
 #[repr(transparent)]
 pub(crate) struct Xprt(RpcXprt);
@@ -60,7 +60,7 @@ impl Xprt {
     }
 
     /// The allocation that contains the C object.
-    pub(super) fn allocation(&self) -> *mut Allocation {
+    pub(super) fn allocation(&self) -> *mut XprtAllocation {
         self.as_raw().cast()
     }
 
@@ -69,7 +69,7 @@ impl Xprt {
     ///
     /// # Safety
     ///
-    /// The work is initialised, and belongs to this transport's [`Allocation`].
+    /// The work is initialised, and belongs to this transport's [`XprtAllocation`].
     pub(super) unsafe fn enqueue(&self, work: *mut bindings::delayed_work, delay: usize) {
         // SAFETY: The allocation is valid, and has had the queue since its setup. `work` is
         // initialised and part of it (this function's contract). The transport's `ClassUser` keeps
@@ -81,13 +81,13 @@ impl Xprt {
     ///
     /// # Safety
     ///
-    /// `work` is part of the delayed work `work` of an [`Allocation`].
-    pub(super) unsafe fn of_work(work: *mut bindings::work_struct) -> *mut Allocation {
-        // SAFETY: `work` is part of the delayed work `work` of an `Allocation` (this function's
+    /// `work` is part of the delayed work `work` of an [`XprtAllocation`].
+    pub(super) unsafe fn of_work(work: *mut bindings::work_struct) -> *mut XprtAllocation {
+        // SAFETY: `work` is part of the delayed work `work` of an `XprtAllocation` (this function's
         // contract).
         unsafe {
             let delayed = kernel::container_of!(work, bindings::delayed_work, work);
-            kernel::container_of!(delayed, Allocation, work)
+            kernel::container_of!(delayed, XprtAllocation, work)
         }
     }
 
@@ -254,7 +254,7 @@ impl Xprt {
 ///
 /// `ptr` came from [`rpc_xprt::allocate`] for a [`TypedAllocation`], and belongs to this object.
 pub(crate) struct OwnedXprt {
-    ptr: NonNull<Allocation>,
+    ptr: NonNull<XprtAllocation>,
     user: ClassUser,
 }
 
@@ -269,7 +269,7 @@ impl OwnedXprt {
     /// # Safety
     ///
     /// The type's invariants hold.
-    pub(super) unsafe fn new(ptr: NonNull<Allocation>, user: ClassUser) -> Self {
+    pub(super) unsafe fn new(ptr: NonNull<XprtAllocation>, user: ClassUser) -> Self {
         // INVARIANT: `ptr` is an allocation from `allocate`, and now belongs to this object (this
         // function's contract).
         Self { ptr, user }

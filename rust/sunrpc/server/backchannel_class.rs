@@ -7,7 +7,7 @@
 //! one for the new connection. nfsd has a reference to the connection while it creates one, and
 //! until it has ended the RPCs of which it knows. Other RPCs may outlive that reference. So a
 //! transport keeps the memory of the connection's `svc_xprt`, and uses the connection with a
-//! reference of its own: [`Table::with_connection`].
+//! reference of its own: [`BcXprtOps::with_connection`].
 
 use super::{
     transport::{SvcConnection, SvcListener},
@@ -78,11 +78,11 @@ pub(crate) fn register_bc<L: SvcListener<Connection: BcConnection>>(
 
 /// The allocation of one transport.
 #[repr(C)]
-struct Allocation {
+struct BcAllocation {
     base: Base,
     /// The memory of the connection's `svc_xprt`.
     svc: ManuallyDrop<Arc<SvcMemory>>,
-    /// Runs [`Table::finish`].
+    /// Runs [`BcXprtOps::finish`].
     work: bindings::delayed_work,
     /// The class, and thus the module.
     user: ManuallyDrop<ClassUser>,
@@ -133,12 +133,12 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
     }
     let user = L::Connection::bc_class().enter().ok_or(EIO)?;
     let credits = L::Connection::CREDITS;
-    // SAFETY: An `Allocation` begins with a `Base`. Until it is added only this thread knows of it,
-    // and only its end uses `svc` and `user`. The arguments are valid during the callback. The
+    // SAFETY: A `BcAllocation` begins with a `Base`. Until it is added only this thread knows of
+    // it, and only its end uses `svc` and `user`. The arguments are valid during the callback. The
     // transport is removed when it ends.
     unsafe {
-        let ops = &Table::<L::Connection>::OPS;
-        let allocation = rpc_xprt::allocate::<Allocation>(args, &user, ops, credits)?.as_ptr();
+        let ops = &BcXprtOps::<L::Connection>::OPS;
+        let allocation = rpc_xprt::allocate::<BcAllocation>(args, &user, ops, credits)?.as_ptr();
         let raw = allocation.cast::<bindings::rpc_xprt>();
         (*raw).prot = IDENT_BACKWARD;
         (*raw).bc_xprt = args.bc_xprt;
@@ -153,9 +153,9 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
 }
 
 /// `struct rpc_xprt_ops` for the backward direction of a `T`.
-struct Table<T>(PhantomData<T>);
+struct BcXprtOps<T>(PhantomData<T>);
 
-impl<T: BcConnection> Table<T> {
+impl<T: BcConnection> BcXprtOps<T> {
     const OPS: bindings::rpc_xprt_ops = bindings::rpc_xprt_ops {
         reserve_xprt: Some(bindings::xprt_reserve_xprt_cong),
         release_xprt: Some(bindings::xprt_release_xprt_cong),
@@ -355,7 +355,7 @@ impl<T: BcConnection> Table<T> {
     unsafe extern "C" fn destroy(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid, and its work is queued only here.
         unsafe {
-            let allocation = raw.cast::<Allocation>();
+            let allocation = raw.cast::<BcAllocation>();
             let work = &raw mut (*allocation).work;
             bindings::rpcrdma_init_delayed_work(work, Some(Self::finish));
             rpc_xprt::enqueue((*allocation).user.queue(), work, 0);
@@ -372,7 +372,7 @@ impl<T: BcConnection> Table<T> {
         // that queued the work may be about to return: it must do so before the module can go.
         unsafe {
             let delayed = kernel::container_of!(work, bindings::delayed_work, work);
-            let allocation = kernel::container_of!(delayed, Allocation, work);
+            let allocation = kernel::container_of!(delayed, BcAllocation, work);
             let xprt = allocation.cast::<bindings::rpc_xprt>();
             bindings::cancel_work_sync(&raw mut (*xprt).task_cleanup);
             let svc = ManuallyDrop::take(&mut (*allocation).svc);

@@ -2,7 +2,7 @@
 
 //! Classes of server transports: what sunrpc finds by a name such as "rdma".
 
-use super::{ops::ListenerTable, transport::SvcListener};
+use super::{ops::ListenerOps, transport::SvcListener};
 use crate::bindings;
 use core::{cell::UnsafeCell, marker::PhantomData};
 use kernel::{
@@ -38,7 +38,7 @@ impl<L: SvcListener> SvcClass<L> {
         raw.xcl_name = name.to_bytes_with_nul().as_ptr();
         raw.xcl_ident = ident;
         raw.xcl_max_payload = max_payload;
-        raw.xcl_ops = &ListenerTable::<L>::OPS;
+        raw.xcl_ops = &ListenerOps::<L>::OPS;
         Self {
             raw: UnsafeCell::new(raw),
             was_registered: Atomic::new(false),

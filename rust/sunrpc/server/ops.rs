@@ -16,9 +16,9 @@ use kernel::{
 };
 
 /// `struct svc_xprt_ops` for the listeners `L`.
-pub(super) struct ListenerTable<L>(PhantomData<L>);
+pub(super) struct ListenerOps<L>(PhantomData<L>);
 
-impl<L: SvcListener> ListenerTable<L> {
+impl<L: SvcListener> ListenerOps<L> {
     pub(super) const OPS: bindings::svc_xprt_ops = bindings::svc_xprt_ops {
         xpo_create: Some(Self::create),
         xpo_accept: Some(Self::accept),
@@ -75,7 +75,7 @@ impl<L: SvcListener> ListenerTable<L> {
         xprt.clear(bindings::XPT_CONN);
         // SAFETY: This is a thread of the service, which has marked the listener as busy. These are
         // the operations for the connections of an `L`.
-        let accepting = unsafe { Accepting::new(xprt, &ConnectionTable::<L::Connection>::OPS) };
+        let accepting = unsafe { Accepting::new(xprt, &ConnectionOps::<L::Connection>::OPS) };
         let new = listener.accept(accepting);
         new.map_or(core::ptr::null_mut(), |new| new.0)
     }
@@ -84,9 +84,9 @@ impl<L: SvcListener> ListenerTable<L> {
     extern "C" fn release_nothing(_raw: *mut bindings::svc_xprt, _context: *mut c_void) {}
 }
 
-struct ConnectionTable<T>(PhantomData<T>);
+struct ConnectionOps<T>(PhantomData<T>);
 
-impl<T: SvcConnection> ConnectionTable<T> {
+impl<T: SvcConnection> ConnectionOps<T> {
     const OPS: bindings::svc_xprt_ops = bindings::svc_xprt_ops {
         xpo_has_wspace: Some(has_wspace),
         xpo_recvfrom: Some(Self::recvfrom),
