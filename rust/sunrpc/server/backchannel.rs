@@ -2,7 +2,7 @@
 
 //! The backward direction of a connection (RFC 8167): nfsd's Calls to its client, and the Replies.
 //!
-//! sunrpc sends these Calls through a transport of their own, an [`RpcXprt`]; a connection has at
+//! sunrpc sends these Calls through a transport of their own, a [`BcXprt`]; a connection has at
 //! most one. The completion handlers of the connection match its Replies with the requests of that
 //! transport: all threads of nfsd may be waiting for the result of a Call.
 //!
@@ -16,7 +16,7 @@ use crate::{
         XdrBuf,
     },
 };
-use core::ptr::NonNull;
+use core::{ops::Deref, ptr::NonNull};
 use kernel::{
     new_spinlock,
     prelude::*,
@@ -31,8 +31,34 @@ use kernel::{
 /// connection, in milliseconds.
 const PATIENCE_MS: u32 = 10_000;
 
-// A transport for backward Calls.
-impl RpcXprt {
+/// A transport for backward Calls.
+///
+/// # Invariants
+///
+/// A reference to a `BcXprt` points to a valid [`RpcXprt`] for backward Calls.
+#[repr(transparent)]
+pub(super) struct BcXprt(RpcXprt);
+
+impl Deref for BcXprt {
+    type Target = RpcXprt;
+
+    fn deref(&self) -> &RpcXprt {
+        &self.0
+    }
+}
+
+impl BcXprt {
+    /// Borrows a transport from C.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is a transport for backward Calls, and stays valid for all of `'a`.
+    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_xprt) -> &'a Self {
+        // SAFETY: `ptr` is a transport for backward Calls, and stays valid for all of `'a` (this
+        // function's contract). `BcXprt` is transparent over `RpcXprt`, and that over `rpc_xprt`.
+        unsafe { &*ptr.cast() }
+    }
+
     /// Ends all Calls, and allows no others. Process context; does not sleep.
     pub(super) fn disconnect(&self) {
         if self.is_connected() {
@@ -99,9 +125,9 @@ impl RpcXprt {
     ///
     /// # Safety
     ///
-    /// - `task` has a request, of an `RpcXprt`, whose transport lock is held.
+    /// - `task` has a request, of a `BcXprt`, whose transport lock is held.
     pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
-        // SAFETY: `task` has a request of an `RpcXprt`, whose lock is held (this function's
+        // SAFETY: `task` has a request of a `BcXprt`, whose lock is held (this function's
         // contract). The lock guards the orphaned credits and the request's.
         unsafe {
             let rqst = (*task).tk_rqstp;
@@ -150,7 +176,7 @@ pub(crate) struct Bc {
 ///
 /// `xprt` is null or valid: it is removed before it is freed.
 struct State {
-    xprt: *const RpcXprt,
+    xprt: *const BcXprt,
     /// Whether the connection has been closed. Then `xprt` is disconnected, and sunrpc does not
     /// find it any longer.
     is_closed: bool,
@@ -160,7 +186,7 @@ struct State {
 unsafe impl Send for State {}
 
 impl State {
-    fn xprt(&self) -> Option<&RpcXprt> {
+    fn xprt(&self) -> Option<&BcXprt> {
         // SAFETY: Valid, or null (type invariant), as long as the lock is held, and thus `self`
         // borrowed.
         unsafe { self.xprt.as_ref() }
@@ -208,7 +234,7 @@ impl Bc {
 
     /// Calls `with` for the request that waits for the Reply with this XID, under `queue_lock`:
     /// completing the request requires it, and the request stays during the call.
-    fn with_waiting(&self, xid: u32, with: impl FnOnce(&RpcXprt, *mut bindings::rpc_rqst)) {
+    fn with_waiting(&self, xid: u32, with: impl FnOnce(&BcXprt, *mut bindings::rpc_rqst)) {
         let state = self.state.lock();
         let Some(xprt) = state.xprt() else {
             return;
@@ -245,7 +271,7 @@ impl Bc {
     ///
     /// `EPIPE` if the connection has been closed; `EAGAIN` if there is a transport: sunrpc finds
     /// that one once it was published ([`Self::publish`]).
-    pub(super) unsafe fn add(&self, xprt: &RpcXprt) -> Result {
+    pub(super) unsafe fn add(&self, xprt: &BcXprt) -> Result {
         let mut state = self.state.lock();
         if state.is_closed {
             return Err(EPIPE);
@@ -309,9 +335,9 @@ mod tests {
             Self(raw)
         }
 
-        fn xprt(&self) -> &RpcXprt {
+        fn xprt(&self) -> &BcXprt {
             // SAFETY: It is valid until it is dropped.
-            unsafe { RpcXprt::from_raw(self.0) }
+            unsafe { BcXprt::from_raw(self.0) }
         }
 
         /// A request of it with its task.

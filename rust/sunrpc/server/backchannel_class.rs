@@ -10,6 +10,7 @@
 //! reference of its own: [`BcXprtOps::with_connection`].
 
 use super::{
+    backchannel::BcXprt,
     transport::{SvcConnection, SvcListener},
     xprt::{SvcMemory, SvcXprt},
 };
@@ -18,7 +19,7 @@ use crate::{
     sunrpc::{
         queue::ReclaimScope,
         registration::{Class, ClassRegistration, ClassUser, IDENT_BACKWARD},
-        rpc_xprt::{self, Base, RpcXprt},
+        rpc_xprt::{self, Base},
         send_error::SendError,
         XdrBuf,
     },
@@ -142,7 +143,7 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
         let raw = allocation.cast::<bindings::rpc_xprt>();
         (*raw).prot = IDENT_BACKWARD;
         (*raw).bc_xprt = args.bc_xprt;
-        let xprt = RpcXprt::from_raw(raw);
+        let xprt = BcXprt::from_raw(raw);
         xprt.set(bindings::XPRT_BOUND);
         xprt.set(bindings::XPRT_CONNECTED);
         svc.bc().add(xprt).inspect_err(|_| rpc_xprt::free(raw))?;
@@ -161,7 +162,7 @@ impl<T: BcConnection> BcXprtOps<T> {
         release_xprt: Some(bindings::xprt_release_xprt_cong),
         alloc_slot: Some(Self::alloc_slot),
         free_slot: Some(bindings::xprt_free_slot),
-        release_request: Some(RpcXprt::release_request),
+        release_request: Some(BcXprt::release_request),
         wait_for_reply_request: Some(bindings::xprt_wait_for_reply_request_def),
         buf_alloc: Some(Self::buf_alloc),
         buf_free: Some(Self::buf_free),
@@ -269,7 +270,7 @@ impl<T: BcConnection> BcXprtOps<T> {
         // SAFETY: The request is valid during the callback, and so is the transport.
         unsafe {
             let raw = (*raw).rq_xprt;
-            let xprt = RpcXprt::from_raw(raw);
+            let xprt = BcXprt::from_raw(raw);
             if xprt.is_connected() && xprt.is_overdue() {
                 Self::with_connection(raw, |_, connection| connection.overdue());
             }
@@ -287,7 +288,7 @@ impl<T: BcConnection> BcXprtOps<T> {
     /// - The send lock of the transport is held for this call.
     unsafe extern "C" fn send_request(raw: *mut bindings::rpc_rqst) -> c_int {
         // SAFETY: The request is pinned during the callback; its transport is valid.
-        let xprt = unsafe { RpcXprt::from_raw((*raw).rq_xprt) };
+        let xprt = unsafe { BcXprt::from_raw((*raw).rq_xprt) };
         let send = |svc: &SvcXprt, connection: &T| -> Result<(), SendError> {
             if svc.is_closing() {
                 return Err(SendError::NoMemory);
@@ -340,7 +341,7 @@ impl<T: BcConnection> BcXprtOps<T> {
     /// - `raw` is a transport with this table, and stays allocated during the call.
     unsafe extern "C" fn close(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid during the callback.
-        unsafe { RpcXprt::from_raw(raw) }.disconnect();
+        unsafe { BcXprt::from_raw(raw) }.disconnect();
     }
 
     /// The last reference is gone. Runs on a system worker, may sleep.
