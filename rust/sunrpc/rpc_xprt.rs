@@ -18,6 +18,10 @@ pub(super) struct Base {
     /// The credits of Calls that were given up. The transport lock guards them. Zeroes stand for
     /// none.
     pub(super) orphans: Orphans,
+    /// Runs attempts to connect, if the transport makes any, and at last its end.
+    pub(super) work: bindings::delayed_work,
+    /// The class, and thus the module. Dropped by [`free`].
+    user: ClassUser,
 }
 
 /// A transport of either direction.
@@ -43,6 +47,54 @@ impl RpcXprt {
     pub(super) fn orphans(&self) -> *mut Orphans {
         // SAFETY: The allocation is valid (type invariant); only takes the address of a field.
         unsafe { &raw mut (*self.as_raw().cast::<Base>()).orphans }
+    }
+
+    /// The transport's reference to its class.
+    pub(crate) fn user(&self) -> &ClassUser {
+        // SAFETY: The allocation is valid (type invariant), and has the user until it is freed.
+        unsafe { &(*self.as_raw().cast::<Base>()).user }
+    }
+
+    /// Queues `work` on the class's workqueue, to run after `delay` jiffies. If it is queued
+    /// already, nothing changes.
+    ///
+    /// # Safety
+    ///
+    /// The work is initialised, and belongs to this transport's allocation.
+    pub(super) unsafe fn enqueue(&self, work: *mut bindings::delayed_work, delay: usize) {
+        // SAFETY: `work` is initialised and part of the allocation (this function's contract),
+        // whose user keeps the queue.
+        unsafe { enqueue(self.user().queue(), work, delay) };
+    }
+
+    /// Leaves the end of the transport to `end`, on the class's queue: the transport holds a
+    /// reference to the module, and unloading the module waits for work on that queue, but not for
+    /// system workers.
+    ///
+    /// # Safety
+    ///
+    /// No user of sunrpc has a reference to the transport, and its `work` is not queued.
+    pub(super) unsafe fn queue_end(&self, end: unsafe extern "C" fn(*mut bindings::work_struct)) {
+        // SAFETY: The allocation is valid (type invariant), and its `work` is not queued (this
+        // function's contract).
+        unsafe {
+            let work = &raw mut (*self.as_raw().cast::<Base>()).work;
+            bindings::rpcrdma_init_delayed_work(work, Some(end));
+            self.enqueue(work, 0);
+        }
+    }
+
+    /// The transport to which the work belongs.
+    ///
+    /// # Safety
+    ///
+    /// `work` is part of the `work` of a [`Base`].
+    pub(super) unsafe fn of_work(work: *mut bindings::work_struct) -> *mut bindings::rpc_xprt {
+        // SAFETY: `work` is part of the delayed work `work` of a `Base` (this function's contract).
+        unsafe {
+            let delayed = kernel::container_of!(work, bindings::delayed_work, work);
+            kernel::container_of!(delayed, Base, work).cast()
+        }
     }
 
     /// Whether a state bit is set. It may change at any time.
@@ -118,8 +170,9 @@ impl RpcXprt {
 /// Requests that a transport has from the start; others are allocated when they are needed.
 const PREALLOCATED_SLOTS: u32 = 16;
 
-/// Allocates a transport, and initialises what sunrpc reads of either direction's. The rest of `A`
-/// is zeroed. It can have `requests` outstanding.
+/// Allocates a transport of the class of `user`, and initialises its [`Base`] but for `work`, and
+/// what sunrpc reads of either direction's. The rest of `A` is zeroed. It can have `requests`
+/// outstanding.
 ///
 /// # Safety
 ///
@@ -131,7 +184,7 @@ const PREALLOCATED_SLOTS: u32 = 16;
 /// `EBADF` if the address is too long, `EAFNOSUPPORT` for its family, `ENOMEM`.
 pub(super) unsafe fn allocate<A>(
     args: &bindings::xprt_create,
-    user: &ClassUser,
+    user: ClassUser,
     ops: &'static bindings::rpc_xprt_ops,
     requests: u32,
 ) -> Result<NonNull<A>> {
@@ -145,13 +198,14 @@ pub(super) unsafe fn allocate<A>(
         let slots = requests.min(PREALLOCATED_SLOTS);
         let raw = bindings::xprt_alloc(args.net, size_of::<A>(), slots, requests);
         let allocation = NonNull::new(raw.cast::<A>()).ok_or(ENOMEM)?;
+        (*raw).xprt_class = user.class().as_raw();
+        (&raw mut (*raw.cast::<Base>()).user).write(user);
         let timeout = &raw mut (*raw.cast::<Base>()).timeout;
         (*timeout).to_initval = msecs_to_jiffies(60_000);
         (*timeout).to_maxval = (*timeout).to_initval;
         (*raw).timeout = timeout;
         (*raw).set_resvport(0);
         (*raw).ops = ops;
-        (*raw).xprt_class = user.class().as_raw();
         (*raw).addrlen = args.addrlen;
         let addr = (&raw mut (*raw).addr).cast::<u8>();
         core::ptr::copy_nonoverlapping(args.dstaddr.cast(), addr, args.addrlen);
@@ -160,16 +214,19 @@ pub(super) unsafe fn allocate<A>(
     }
 }
 
-/// Frees a transport and its strings. May sleep.
+/// Frees a transport and its strings, and drops its reference to the class. May sleep.
 ///
 /// # Safety
 ///
 /// `raw` came from [`allocate`], and is not used any longer.
 pub(super) unsafe fn free(raw: *mut bindings::rpc_xprt) {
     // SAFETY: `raw` is a valid transport, which new readers cannot find (this function's contract).
+    // `allocate` has initialised the user, which is not used any longer.
     unsafe {
+        let user = (&raw const (*raw.cast::<Base>()).user).read();
         address_strings::free_strings(&mut *raw);
         bindings::xprt_free(raw);
+        drop(user);
     }
 }
 

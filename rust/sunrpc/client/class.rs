@@ -115,21 +115,20 @@ fn allocate<T: ClientTransport>(args: &bindings::xprt_create) -> Result<OwnedXpr
     // SAFETY: A `TypedAllocation` begins with a `Base`. The arguments are valid during the
     // callback.
     let allocation =
-        unsafe { rpc_xprt::allocate::<TypedAllocation<T>>(args, &user, ops, requests)? };
+        unsafe { rpc_xprt::allocate::<TypedAllocation<T>>(args, user, ops, requests)? };
     // SAFETY: The allocation is new, and only this function knows it.
     unsafe { (&raw mut (*allocation.as_ptr()).sender).write(None) };
-    let (allocation, queue) = (allocation.cast::<XprtAllocation>(), user.queue());
+    let allocation = allocation.cast::<XprtAllocation>();
     // SAFETY: It was just allocated, and what was not initialised is zeroed, which is valid.
-    let owned = unsafe { OwnedXprt::new(allocation, user) };
+    let owned = unsafe { OwnedXprt::new(allocation) };
     // SAFETY: The allocation is new, and only this function knows it.
     unsafe {
         let raw = allocation.as_ptr();
-        (*raw).queue = queue;
         (*raw).reserve = bindings::rpcrdma_rpc_reserve_create();
         if (*raw).reserve.is_null() {
             return Err(ENOMEM);
         }
-        bindings::rpcrdma_init_delayed_work(&raw mut (*raw).work, Some(connect::work::<T>));
+        bindings::rpcrdma_init_delayed_work(&raw mut (*raw).base.work, Some(connect::work::<T>));
         bindings::rpcrdma_init_delayed_work(&raw mut (*raw).overdue, Some(credits::overdue::<T>));
 
         let xprt = owned.as_raw();

@@ -7,7 +7,7 @@ use crate::{
     bindings,
     sunrpc::{
         queue::ReclaimScope,
-        rpc_xprt::{self, jiffies},
+        rpc_xprt::{self, jiffies, RpcXprt},
         send_error::SendError,
     },
     trace,
@@ -45,7 +45,8 @@ pub(super) unsafe extern "C" fn connect(
         bindings::xprt_reconnect_backoff(raw, msecs_to_jiffies(FIRST_DELAY_MS));
         trace::xprtrdma_op_connect(xprt.id(), delay);
         let allocation = xprt.allocation();
-        rpc_xprt::enqueue((*allocation).attempts, &raw mut (*allocation).work, delay);
+        let work = &raw mut (*allocation).base.work;
+        rpc_xprt::enqueue((*allocation).attempts, work, delay);
     }
 }
 
@@ -53,12 +54,11 @@ pub(super) unsafe extern "C" fn connect(
 ///
 /// # Safety
 ///
-/// - `work` is the `work` of an [`XprtAllocation`](super::xprt::XprtAllocation) that was made for a
-///   `T`. It was queued by [`connect`] with a reference and the send lock, both of which now belong
-///   to the worker.
+/// - `work` is the `work` of a transport that was made for a `T`. It was queued by [`connect`] with
+///   a reference and the send lock, both of which now belong to the worker.
 pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::work_struct) {
-    // SAFETY: The work is that of an allocation, and `connect` took a reference for this attempt.
-    let xprt = unsafe { Xprt::from_raw(Xprt::of_work(work).cast()) };
+    // SAFETY: The work is that of a transport, and `connect` took a reference for this attempt.
+    let xprt = unsafe { Xprt::from_raw(RpcXprt::of_work(work)) };
     let _scope = ReclaimScope::nofs(xprt.is_swapper());
     // Before the first Reply can come.
     xprt.set_credits(1);

@@ -16,6 +16,7 @@ use crate::{
     sunrpc::{
         address_strings,
         queue::ReclaimScope,
+        rpc_xprt::RpcXprt,
         send_error::{end_task, SendError},
         XdrBuf,
     },
@@ -183,9 +184,6 @@ impl<T: ClientTransport> XprtOps<T> {
     /// The last reference is gone. The send lock is held for good; runs on a system worker, may
     /// sleep.
     ///
-    /// The rest is left to the class's queue: the transport holds a reference to the module,
-    /// and unloading the module waits for work on that queue, but not for system workers.
-    ///
     /// # Safety
     ///
     /// - `raw` is one of this module's transports, and stays allocated during the call.
@@ -196,12 +194,7 @@ impl<T: ClientTransport> XprtOps<T> {
     unsafe extern "C" fn destroy(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid, and its `work` is not queued: an attempt to connect would
         // hold a reference.
-        unsafe {
-            let xprt = Xprt::from_raw(raw);
-            let work = &raw mut (*xprt.allocation()).work;
-            bindings::rpcrdma_init_delayed_work(work, Some(Self::finish));
-            xprt.enqueue(work, 0);
-        }
+        unsafe { Xprt::from_raw(raw).queue_end(Self::finish) };
     }
 
     /// Ends a transport, on the class's queue. May sleep.
@@ -213,7 +206,7 @@ impl<T: ClientTransport> XprtOps<T> {
         // SAFETY: The work is that of a transport that has no other user, and that stays as long
         // as `transport`.
         let (xprt, transport) = unsafe {
-            let xprt = Xprt::from_raw(Xprt::of_work(work).cast());
+            let xprt = Xprt::from_raw(RpcXprt::of_work(work));
             (xprt, Arc::from(xprt.transport::<T>()))
         };
         // Reclaim may wait for others on the same queue.

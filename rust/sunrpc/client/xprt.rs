@@ -5,10 +5,7 @@
 
 use crate::{
     bindings::{self, Net, SocketAddress},
-    sunrpc::{
-        registration::ClassUser,
-        rpc_xprt::{self, jiffies, Base, RpcXprt},
-    },
+    sunrpc::rpc_xprt::{self, jiffies, Base, RpcXprt},
 };
 use core::{num::NonZeroUsize, ptr::NonNull};
 use kernel::{fmt, prelude::*, seq_file::SeqFile, seq_print, time::msecs_to_jiffies};
@@ -17,10 +14,6 @@ use kernel::{fmt, prelude::*, seq_file::SeqFile, seq_print, time::msecs_to_jiffi
 #[repr(C)]
 pub(super) struct XprtAllocation {
     pub(super) base: Base,
-    /// Runs attempts to connect, and later the end of the transport.
-    pub(super) work: bindings::delayed_work,
-    /// Runs all works but attempts.
-    pub(super) queue: *mut bindings::workqueue_struct,
     /// The queue of attempts to connect.
     pub(super) attempts: *mut bindings::workqueue_struct,
     /// Buffers for RPCs, from the transport's creation to its end. While one of these is left, an
@@ -62,33 +55,6 @@ impl Xprt {
     /// The allocation that contains the C object.
     pub(super) fn allocation(&self) -> *mut XprtAllocation {
         self.as_raw().cast()
-    }
-
-    /// Queues `work` on the class's workqueue, to run after `delay` jiffies. If it is queued
-    /// already, nothing changes.
-    ///
-    /// # Safety
-    ///
-    /// The work is initialised, and belongs to this transport's [`XprtAllocation`].
-    pub(super) unsafe fn enqueue(&self, work: *mut bindings::delayed_work, delay: usize) {
-        // SAFETY: The allocation is valid, and has had the queue since its setup. `work` is
-        // initialised and part of it (this function's contract). The transport's `ClassUser` keeps
-        // the queue as long as the allocation exists.
-        unsafe { rpc_xprt::enqueue((*self.allocation()).queue, work, delay) };
-    }
-
-    /// The allocation to which the work belongs.
-    ///
-    /// # Safety
-    ///
-    /// `work` is part of the delayed work `work` of an [`XprtAllocation`].
-    pub(super) unsafe fn of_work(work: *mut bindings::work_struct) -> *mut XprtAllocation {
-        // SAFETY: `work` is part of the delayed work `work` of an `XprtAllocation` (this function's
-        // contract).
-        unsafe {
-            let delayed = kernel::container_of!(work, bindings::delayed_work, work);
-            kernel::container_of!(delayed, XprtAllocation, work)
-        }
     }
 
     /// The reserve of buffers, which exists as long as the transport.
@@ -248,19 +214,18 @@ impl Xprt {
     }
 }
 
-/// A transport's memory. It keeps the class, and thus the module, until it is freed.
+/// A transport's memory, which keeps the class, and thus the module, until it is freed.
 ///
 /// # Invariants
 ///
 /// `ptr` came from [`rpc_xprt::allocate`] for a [`TypedAllocation`], and belongs to this object.
 pub(crate) struct OwnedXprt {
     ptr: NonNull<XprtAllocation>,
-    user: ClassUser,
 }
 
-// SAFETY: `Xprt` and `ClassUser` are `Send`, and only the drop uses the allocation otherwise.
+// SAFETY: `Xprt` is `Send`, and only the drop uses the allocation otherwise.
 unsafe impl Send for OwnedXprt {}
-// SAFETY: `Xprt` and `ClassUser` are `Sync`, and a shared reference gives access to nothing else.
+// SAFETY: `Xprt` is `Sync`, and a shared reference gives access to nothing else.
 unsafe impl Sync for OwnedXprt {}
 
 impl OwnedXprt {
@@ -269,15 +234,10 @@ impl OwnedXprt {
     /// # Safety
     ///
     /// The type's invariants hold.
-    pub(super) unsafe fn new(ptr: NonNull<XprtAllocation>, user: ClassUser) -> Self {
+    pub(super) unsafe fn new(ptr: NonNull<XprtAllocation>) -> Self {
         // INVARIANT: `ptr` is an allocation from `allocate`, and now belongs to this object (this
         // function's contract).
-        Self { ptr, user }
-    }
-
-    /// The transport's reference to its class.
-    pub(crate) fn user(&self) -> &ClassUser {
-        &self.user
+        Self { ptr }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     sunrpc::{
         queue::ReclaimScope,
         registration::{Class, ClassRegistration, ClassUser, IDENT_BACKWARD},
-        rpc_xprt::{self, Base},
+        rpc_xprt::{self, Base, RpcXprt},
         send_error::SendError,
         XdrBuf,
     },
@@ -83,10 +83,6 @@ struct BcAllocation {
     base: Base,
     /// The memory of the connection's `svc_xprt`.
     svc: ManuallyDrop<Arc<SvcMemory>>,
-    /// Runs [`BcXprtOps::finish`].
-    work: bindings::delayed_work,
-    /// The class, and thus the module.
-    user: ManuallyDrop<ClassUser>,
 }
 
 /// `setup`: creates a transport for a connection. Process context, may sleep.
@@ -135,11 +131,11 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
     let user = L::Connection::bc_class().enter().ok_or(EIO)?;
     let credits = L::Connection::CREDITS;
     // SAFETY: A `BcAllocation` begins with a `Base`. Until it is added only this thread knows of
-    // it, and only its end uses `svc` and `user`. The arguments are valid during the callback. The
-    // transport is removed when it ends.
+    // it, and only its end uses `svc`. The arguments are valid during the callback. The transport
+    // is removed when it ends.
     unsafe {
         let ops = &BcXprtOps::<L::Connection>::OPS;
-        let allocation = rpc_xprt::allocate::<BcAllocation>(args, &user, ops, credits)?.as_ptr();
+        let allocation = rpc_xprt::allocate::<BcAllocation>(args, user, ops, credits)?.as_ptr();
         let raw = allocation.cast::<bindings::rpc_xprt>();
         (*raw).prot = IDENT_BACKWARD;
         (*raw).bc_xprt = args.bc_xprt;
@@ -147,7 +143,6 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
         xprt.set(bindings::XPRT_BOUND);
         xprt.set(bindings::XPRT_CONNECTED);
         svc.bc().add(xprt).inspect_err(|_| rpc_xprt::free(raw))?;
-        (&raw mut (*allocation).user).write(ManuallyDrop::new(user));
         (&raw mut (*allocation).svc).write(ManuallyDrop::new(svc.memory()));
         Ok(raw)
     }
@@ -346,21 +341,13 @@ impl<T: BcConnection> BcXprtOps<T> {
 
     /// The last reference is gone. Runs on a system worker, may sleep.
     ///
-    /// The rest is left to the class's queue: the transport holds a reference to the module,
-    /// and unloading the module waits for work on that queue, but not for system workers.
-    ///
     /// # Safety
     ///
     /// - `raw` is a transport with this table, to which no user of sunrpc has a reference.
     /// - The caller is the transport's `task_cleanup`, which is not queued again.
     unsafe extern "C" fn destroy(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid, and its work is queued only here.
-        unsafe {
-            let allocation = raw.cast::<BcAllocation>();
-            let work = &raw mut (*allocation).work;
-            bindings::rpcrdma_init_delayed_work(work, Some(Self::finish));
-            rpc_xprt::enqueue((*allocation).user.queue(), work, 0);
-        }
+        unsafe { BcXprt::from_raw(raw).queue_end(Self::finish) };
     }
 
     /// Ends a transport, on the class's queue. May sleep.
@@ -372,15 +359,11 @@ impl<T: BcConnection> BcXprtOps<T> {
         // SAFETY: The work is that of a transport of which only its connection knows. The callback
         // that queued the work may be about to return: it must do so before the module can go.
         unsafe {
-            let delayed = kernel::container_of!(work, bindings::delayed_work, work);
-            let allocation = kernel::container_of!(delayed, BcAllocation, work);
-            let xprt = allocation.cast::<bindings::rpc_xprt>();
+            let xprt = RpcXprt::of_work(work);
             bindings::cancel_work_sync(&raw mut (*xprt).task_cleanup);
-            let svc = ManuallyDrop::take(&mut (*allocation).svc);
             SvcXprt::from_raw((*xprt).bc_xprt).bc().remove();
-            let user = ManuallyDrop::take(&mut (*allocation).user);
+            ManuallyDrop::drop(&mut (*xprt.cast::<BcAllocation>()).svc);
             rpc_xprt::free(xprt);
-            drop((svc, user));
         }
     }
 
