@@ -56,10 +56,17 @@ impl Orphans {
         }
     }
 
-    /// The credits that are orphaned at `now`, and how long since the last one was added or a Reply
-    /// for one arrived, in jiffies.
-    pub(super) fn owed(&self, now: usize) -> Option<(u32, usize)> {
-        (self.credits != 0).then(|| (self.credits, now.wrapping_sub(self.changed)))
+    /// Whether any credits are orphaned at `now`; if so, how long the peer may go on owing their
+    /// Replies, in jiffies. The peer has no more than `patience`, from the last Call that was given
+    /// up or the last Reply to one, if all credits of the window `cwnd` are orphaned: then nobody
+    /// else can send. As long as there are others, the connection is of use, and the time is always
+    /// `patience`; but the peer may grant fewer credits meanwhile.
+    pub(super) fn time_left(&self, now: usize, patience: usize, cwnd: usize) -> Option<usize> {
+        let mut silence = now.wrapping_sub(self.changed);
+        if window(self.credits) < cwnd {
+            silence = 0;
+        }
+        (self.credits != 0).then(|| patience.saturating_sub(silence))
     }
 }
 
@@ -75,9 +82,9 @@ mod tests {
         assert!(orphans.orphan_credit(2));
         assert!(orphans.orphan_credit(3));
         assert!(orphans.late_reply(4));
-        assert_eq!(orphans.owed(4), Some((1, 0)));
+        assert_eq!(orphans.time_left(4, 9, 0), Some(9));
         assert!(orphans.late_reply(5));
-        assert_eq!(orphans.owed(5), None);
+        assert_eq!(orphans.time_left(5, 9, 0), None);
         assert!(!orphans.late_reply(6));
     }
 
@@ -96,13 +103,24 @@ mod tests {
     #[test]
     fn the_peer_owes_since_the_last_call_or_its_last_reply() {
         let mut orphans = Orphans::default();
+        let left = |orphans: &Orphans, now| orphans.time_left(now, 5, window(1));
         // Before the jiffies wrap around.
         assert!(orphans.orphan_credit(usize::MAX));
         assert!(orphans.orphan_credit(8));
-        assert_eq!(orphans.owed(9), Some((2, 1)));
+        assert_eq!(left(&orphans, 9), Some(4));
         assert!(orphans.late_reply(10));
-        assert_eq!(orphans.owed(12), Some((1, 2)));
+        assert_eq!(left(&orphans, 12), Some(3));
         assert!(orphans.orphan_credit(13));
-        assert_eq!(orphans.owed(14), Some((2, 1)));
+        assert_eq!(left(&orphans, 14), Some(4));
+        assert_eq!(left(&orphans, 19), Some(0));
+    }
+
+    #[test]
+    fn the_peer_may_owe_while_there_are_other_credits() {
+        let mut orphans = Orphans::default();
+        assert!(orphans.orphan_credit(0));
+        assert_eq!(orphans.time_left(100, 5, window(2)), Some(5));
+        // It grants fewer.
+        assert_eq!(orphans.time_left(100, 5, window(1)), Some(0));
     }
 }

@@ -147,6 +147,15 @@ impl RpcXprt {
         }
     }
 
+    /// As [`Orphans::time_left`], at present. If no time is left, the connection has to end: tasks
+    /// that wait for a credit would wait for ever. Process context; does not sleep.
+    pub(super) fn time_left(&self, patience: usize) -> Option<usize> {
+        let _guard = self.transport_lock();
+        // SAFETY: The transport is valid, and the lock that guards the orphans and the window is
+        // held.
+        unsafe { (*self.orphans()).time_left(jiffies(), patience, (*self.as_raw()).cwnd) }
+    }
+
     /// Returns the credit of a request that no longer exists, and wakes a task that waits for one.
     ///
     /// # Safety

@@ -7,9 +7,9 @@
 //!
 //! - those of requests, each with the `connect_cookie` of the connection on which it was taken. At
 //!   the end of a connection `cong` becomes zero; a request takes another credit to be sent again.
-//! - *orphaned* ones ([`Orphans`]) of Calls that were killed after they were sent. If the responder
-//!   owes their Replies for too long, the connection is closed, as it is when a Call times out:
-//!   otherwise requests that wait for a credit would wait for ever.
+//! - *orphaned* ones ([`Orphans`]) of Calls that were killed after they were sent. If these are all
+//!   credits, and the responder owes their Replies for too long, the connection is closed, as it is
+//!   when a Call times out: otherwise requests that wait for a credit would wait for ever.
 
 use super::{
     backchannel, buffer,
@@ -155,7 +155,8 @@ pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
     }
 }
 
-/// Closes the connection if the Replies to killed Calls are overdue. On the class's queue.
+/// Closes the connection if all credits belong to killed Calls, whose Replies are overdue. On the
+/// class's queue, again and again while any credits do.
 ///
 /// # Safety
 ///
@@ -169,17 +170,11 @@ pub(super) unsafe extern "C" fn overdue<T: ClientTransport>(work: *mut bindings:
         let xprt = Xprt::from_raw(allocation.cast());
         (xprt, xprt.transport::<T>())
     };
-    let guard = xprt.transport_lock();
-    // SAFETY: The transport is valid, and the lock that guards the orphans is held.
-    let owed = unsafe { (*xprt.orphans()).owed(jiffies()) };
-    drop(guard);
-    let Some((_, silence)) = owed else {
-        return;
-    };
-    match xprt.patience().checked_sub(silence) {
+    match xprt.time_left(xprt.patience()) {
+        None => {}
+        Some(0) => transport.timed_out(),
         // SAFETY: Setup has initialised the work.
-        Some(left @ 1..) => unsafe { xprt.enqueue(&raw mut (*xprt.allocation()).overdue, left) },
-        _ => transport.timed_out(),
+        Some(left) => unsafe { xprt.enqueue(&raw mut (*xprt.allocation()).overdue, left) },
     }
 }
 

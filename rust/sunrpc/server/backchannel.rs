@@ -94,15 +94,7 @@ impl BcXprt {
     /// Whether all credits belong to Calls that were given up, and have done so for a while.
     /// Process context; does not sleep.
     pub(super) fn is_overdue(&self) -> bool {
-        // SAFETY: The transport is valid (type invariant), and the lock that guards the window and
-        // the orphaned credits is held.
-        let (owed, cwnd) = unsafe {
-            let _guard = self.transport_lock();
-            let owed = (*self.orphans()).owed(jiffies());
-            (owed, (*self.as_raw()).cwnd)
-        };
-        let patience = msecs_to_jiffies(PATIENCE_MS);
-        owed.is_some_and(|(credits, silence)| window(credits) >= cwnd && silence > patience)
+        self.time_left(msecs_to_jiffies(PATIENCE_MS)) == Some(0)
     }
 
     /// Returns a request's credit, if it has one: it is new, and the request was not sent, or its

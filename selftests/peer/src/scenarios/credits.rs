@@ -130,14 +130,25 @@ const FEW: u32 = 16;
 
 /// As many Calls as there are credits are outstanding, and killed. Others wait.
 fn kill(peer: &mut Peer) -> Result<Vec<Call>> {
+    begin(peer)?;
+    let killed = kill_some(peer, FEW)?;
+    no_more(peer)?;
+    Ok(killed)
+}
+
+/// Grants those credits.
+fn begin(peer: &mut Peer) -> Result {
     peer.accept()?;
     let call = peer.call()?;
-    grant_alone(peer, &call)?;
-    let killed = outstanding(peer, FEW)?;
+    grant_alone(peer, &call)
+}
+
+/// So many Calls come, and are killed.
+fn kill_some(peer: &mut Peer, count: u32) -> Result<Vec<Call>> {
+    let killed = outstanding(peer, count)?;
     for _ in &killed {
         peer.ends(ERESTARTSYS);
     }
-    no_more(peer)?;
     Ok(killed)
 }
 
@@ -170,9 +181,18 @@ fn killed_made_up(peer: &mut Peer) -> Result {
     Ok(())
 }
 
-/// The Replies never come: the client makes another connection, rather than wait for ever.
+/// The Replies never come. The connection lasts as long as there are other credits, for longer than
+/// the client waits when there are none (60 s); then it makes another one, rather than wait for ever.
 fn killed_unanswered(peer: &mut Peer) -> Result {
-    kill(peer)?;
+    begin(peer)?;
+    kill_some(peer, FEW / 2)?;
+    let call = peer.call()?;
+    if let Some(message) = peer.receive_for(Duration::from_secs(65))? {
+        return Err(format!("{message:02x?} came before the answer"));
+    }
+    grant_alone(peer, &call)?;
+    kill_some(peer, FEW / 2)?;
+    no_more(peer)?;
     match peer.verbs.receive(Duration::from_secs(90))? {
         Waited::Ended => peer.accept(),
         Waited::For(_) | Waited::TimedOut => Err("the connection does not end".to_owned()),
