@@ -170,9 +170,9 @@ impl<T: BcConnection> BcXprtOps<T> {
         ..pin_init::zeroed()
     };
 
-    /// Calls `with` for the connection, with a reference to its `svc_xprt`, unless sunrpc has
-    /// dropped the last one. Task context, in a [`ReclaimScope::noio`]; may sleep: this reference
-    /// may have become the last one.
+    /// Calls `with` for the connection, with a reference to its `svc_xprt`, unless it was closed or
+    /// sunrpc has dropped the last one. Task context, in a [`ReclaimScope::noio`]; may sleep: this
+    /// reference may have become the last one.
     ///
     /// # Safety
     ///
@@ -186,7 +186,8 @@ impl<T: BcConnection> BcXprtOps<T> {
         // type of that, and as nfsd knows of it, it was published.
         unsafe {
             let svc = SvcXprt::from_raw((*raw).bc_xprt);
-            if !bindings::rpcrdma_svc_xprt_get_unless_zero(svc.as_raw()) {
+            let is_connected = BcXprt::from_raw(raw).is_connected();
+            if !is_connected || !bindings::rpcrdma_svc_xprt_get_unless_zero(svc.as_raw()) {
                 return None;
             }
             let result = with(svc, &svc.transport::<T>());
@@ -265,8 +266,7 @@ impl<T: BcConnection> BcXprtOps<T> {
         // SAFETY: The request is valid during the callback, and so is the transport.
         unsafe {
             let raw = (*raw).rq_xprt;
-            let xprt = BcXprt::from_raw(raw);
-            if xprt.is_connected() && xprt.is_overdue() {
+            if BcXprt::from_raw(raw).is_overdue() {
                 Self::with_connection(raw, |_, connection| connection.overdue());
             }
         }
@@ -310,17 +310,12 @@ impl<T: BcConnection> BcXprtOps<T> {
             }
             sent
         };
-        let sent = if xprt.is_connected() {
-            // SAFETY: The transport is valid.
-            unsafe { Self::with_connection(xprt.as_raw(), send) }
-        } else {
-            None
-        };
+        // SAFETY: The transport is valid.
+        let sent = unsafe { Self::with_connection(xprt.as_raw(), send) };
         match sent.unwrap_or(Err(SendError::NotConnected)) {
-            Ok(()) => 0,
-            // It waits for its timeout, as if it had been sent: nfsd repeats what has failed
-            // without a pause.
-            Err(SendError::TooLarge | SendError::Failed) => 0,
+            // If it failed it waits for its timeout, as if it had been sent: nfsd repeats what has
+            // failed without a pause.
+            Ok(()) | Err(SendError::TooLarge | SendError::Failed) => 0,
             // For the same reason it is to be sent later, until a thread closes the connection, and
             // disconnects the transport.
             Err(SendError::NotConnected) if xprt.is_connected() => SendError::NoMemory.to_errno(),
