@@ -196,14 +196,14 @@ pub(crate) fn connect_error(cause: Cause, first: bool, status: i32) -> Error {
     i32::try_from(errno).map_or(EIO, |errno| Error::from_errno(-errno))
 }
 
-/// The cause of a failed attempt as text, for the log.
+/// Why there is no connection, or no longer one, as text for the log of either end.
 pub(crate) fn describe(cause: Cause) -> &'static CStr {
     match cause {
         Cause::AddressError => c"no RDMA device reaches this address",
         Cause::RouteError => c"no route to the server",
-        Cause::Rejected => c"the server rejected the connection",
+        Cause::Rejected => c"the peer rejected the connection",
         Cause::StaleConnection => c"the server still knows an earlier connection",
-        Cause::Unreachable => c"the server is down or unreachable",
+        Cause::Unreachable => c"the peer is down or unreachable",
         Cause::ConnectError => c"the handshake broke off",
         Cause::Disconnected => c"the connection was lost",
         Cause::DeviceRemoved => c"the device was removed",
@@ -211,6 +211,14 @@ pub(crate) fn describe(cause: Cause) -> &'static CStr {
         Cause::TimedOut => c"RDMA on the server is down or unreachable",
         Cause::Incapable => c"the device cannot carry this transport",
         Cause::LocalResources => c"memory or device resources are short",
+        Cause::RetriesExceeded => c"no acknowledgement: the peer is down or unreachable",
+        Cause::NoReceive => c"the peer had no Receive for a message",
+        Cause::RemoteAccess => c"the peer's device denied access to memory",
+        Cause::RemoteError => c"the peer's device took a request for invalid",
+        Cause::QueuePairError => c"a work request or the queue pair failed",
+        Cause::PostFailed => c"the device refused a work request",
+        Cause::ReplyFailed => c"a Reply could not be made",
+        Cause::NotASend => c"the peer used up a Receive without a message",
         _ => cause.name(),
     }
 }

@@ -44,12 +44,12 @@ works_again() {
 
 # On iWARP the connect itself fails, before there is an event.
 nobody_listens() {
-	mount_fails '' 20050 'connection refused' 'port 20050 \(xprt [0-9]+\): device rdma0: the server rejected the connection \(.+\)$'
+	mount_fails '' 20050 'connection refused' 'port 20050 \(xprt [0-9]+\): device rdma0: the peer rejected the connection \(.+\)$'
 	works_again
 }
 
 nobody_there() {
-	mount_fails 192.0.2.77 20049 'no route|unreachable|timed out|not responding' '192\.0\.2\.77.*(no answer for [0-9]+ s: the server is down or unreachable|no RDMA device reaches this address|no route to the server)'
+	mount_fails 192.0.2.77 20049 'no route|unreachable|timed out|not responding' '192\.0\.2\.77.*(no answer for [0-9]+ s: the peer is down or unreachable|no RDMA device reaches this address|no route to the server)'
 	works_again
 }
 

@@ -473,7 +473,7 @@ failures_are_told() {
 		printf '%d connections have failed\n' $failed
 		[ $failed -gt 20 ] || fail 'that is not enough for this test'
 		wait_for 10 lines_tell ended_post_failed $mark \
-			"client $CLIENT: its connection has failed: post_failed"
+			"client $CLIENT: its connection has failed: the device refused a work request \(post_failed\)"
 	EOF
 }
 

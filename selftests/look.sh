@@ -207,7 +207,7 @@ ends_have_causes() {
 		[ $(wc -l </run/$TEST.log) = 1 ] ||
 			fail 'that is not one line for a series of failures'
 		line="server $SERVER port 20049 (xprt [0-9]*): device $RDMA_LINK: "
-		grep -q "$line.*the server rejected the connection (" /run/$TEST.log
+		grep -q "$line.*the peer rejected the connection (" /run/$TEST.log
 		rm /run/$TEST.log
 	EOF
 

@@ -211,7 +211,7 @@ long() {
 	mark=$(server log_mark)
 	attack_begins backward-long backward_calls=2
 	attack_comes_to 'answered*2'
-	server mark="$mark" 'log_has $mark "a callback of [0-9]* bytes is too long for its client"'
+	server mark="$mark" 'log_has $mark "client $CLIENT: a callback of [0-9]* bytes is too long for it: raise"'
 	attack_ends
 	server <<-'EOF'
 		repeated=$(grep -c nfsd_cb_restart: $TRACING/trace)

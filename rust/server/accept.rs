@@ -25,7 +25,7 @@ use crate::{
 };
 use core::num::NonZeroU32;
 use kernel::{
-    new_spinlock, pr_warn_once,
+    new_spinlock,
     prelude::*,
     sync::{
         atomic::{Atomic, Relaxed},
@@ -147,12 +147,7 @@ impl Connection {
         let (caps, full) = caps(&rdma, &device, credits, id.is_iwarp());
         let pd = Arc::new(Pd::new(device.clone())?, GFP_KERNEL)?;
         let registered = caps.registered_requests(&id);
-        let (held, needed) = (attributes.max_qp_wr, least_send_queue(full, registered));
-        if held < needed {
-            pr_warn_once!(
-                "queues of the device hold {held} work requests, and RPCs of the largest size take \
-                 {needed}: nfsd needs a smaller max_block_size\n"
-            );
+        if attributes.max_qp_wr < least_send_queue(full, registered) {
             return Err(ERANGE);
         }
         let qp = QpOwner::new(id, &pd, &caps, rdma.clone())?;

@@ -34,9 +34,10 @@ impl BcConnection for Connection {
             ENOMEM => SendError::NoMemory,
             EPIPE => SendError::NotConnected,
             _ => {
+                let (peer, bytes) = (self.qp.user().peer, call.len());
                 pr_warn_once!(
-                    "a callback of {} bytes is too long for its client\n",
-                    call.len()
+                    "client {peer}: a callback of {bytes} bytes is too long for it: raise \
+                     max_req_size here and rdma_max_inline_read there\n"
                 );
                 SendError::TooLarge
             }

@@ -87,8 +87,8 @@ impl WorkItem for SvcRdmaListener {
                 if !core::mem::replace(&mut state.is_logged, true) {
                     let port = address.port();
                     pr_warn!(
-                        "{address} port {port}: cannot listen for clients, and goes on trying: \
-                         {error:?}\n"
+                        "{address} port {port}: cannot listen for clients ({error:?}): trying on \
+                         until an RDMA device has the address\n"
                     );
                 }
                 ClassUser::enqueue_delayed(&this, |this| &this.user, msecs_to_jiffies(PAUSE_MS));

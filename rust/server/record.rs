@@ -4,7 +4,7 @@
 
 use crate::{
     debugfs::{File, Show, WithFiles},
-    error::Cause,
+    error::{describe, Cause},
     proto::{responder::unanswerable::UnanswerableCalls, wire::header::Xid},
     stats::{Counter, Ends},
     sunrpc::{self, Host, SocketAddress},
@@ -140,7 +140,15 @@ impl ListenerShared {
         trace::svcrdma_accept_err(self.number, error.to_errno());
         self.accept_failures.increment();
         if self.may_log() {
-            pr_warn!("client {peer}: cannot accept its connection: {error:?}\n");
+            let why = match error {
+                EINVAL => "it has gone away",
+                ENOMEM => "memory or device resources are short",
+                ENODEV => "the device is going away, or has just come",
+                ENXIO => "its device, or the device here, allows no RDMA Reads",
+                ERANGE => "the queues of the device are too short for nfsd's max_block_size",
+                _ => "the device refused a request",
+            };
+            pr_warn!("client {peer}: cannot accept its connection: {why} ({error:?})\n");
         }
     }
 
@@ -148,7 +156,7 @@ impl ListenerShared {
     pub(super) fn rejected(&self, peer: &SocketAddress) {
         self.rejected.increment();
         if self.may_log() {
-            pr_warn!("client {peer}: its connect was rejected, as too many wait to be accepted\n");
+            pr_warn!("client {peer}: connect rejected: nfsd has too few threads, or they hang\n");
         }
     }
 
@@ -161,10 +169,8 @@ impl ListenerShared {
             Cause::Closed | Cause::Disconnected | Cause::DeviceRemoved
         );
         if !is_asked_for && self.may_log() {
-            pr_warn!(
-                "client {peer}: its connection has failed: {}\n",
-                cause.name()
-            );
+            let (why, name) = (describe(cause), cause.name());
+            pr_warn!("client {peer}: its connection has failed: {why} ({name})\n");
         }
     }
 
