@@ -49,7 +49,7 @@ refuse_unload() {
 	EOF
 }
 
-# second_class WHICH NAME COUNT: for each role, the name that the log has, and how many classes come
+# second_class WHICH CLASS COUNT: for each role, what the log calls its class, and how many classes come
 # before it.
 second_class() {
 	client '[ -f /lab/payload/rpcrdma_test_class.ko ]' ||
@@ -67,7 +67,7 @@ second_class() {
 		grep -qE "File exists|Device or resource busy" /run/$TEST.err ||
 			fail "the wrong error: $(cat /run/$TEST.err)"
 		module_left_nothing
-		log_has $mark "another module has registered the transport class \"$name$"
+		log_has $mark "another module has registered the $name: unload it$"
 		lines() { log_since $mark | grep -c "RPC: $1 rdma" || true; }
 		[ "$(lines Registered) $(lines Unregistered)" = "$count $count" ] ||
 			fail "the log has other registrations"
@@ -141,11 +141,12 @@ unload_behind_the_last_reference() {
 test_case "modinfo names the aliases" check_aliases
 test_case "the log tells of unload and load" reload
 test_case "unload is refused while mounted" refuse_unload
-test_case "a class that is there already refuses the module" second_class client 'rdma"' 0
+test_case "a class that is there already refuses the module" second_class client \
+	'transport class "rdma"' 0
 test_case "a backward class that is there already refuses the module" second_class backward \
-	'rdma backchannel"' 1
+	'transport class "rdma backchannel"' 1
 test_case "a server's class that is there already refuses the module" second_class server \
-	'rdma" for servers' 2
+	'server class "rdma"' 2
 test_case "twenty times unload and load" reload_often
 test_case "unload right behind an unmount" unload_behind_unmounts
 test_case "unload before a worker has left" unload_behind_the_last_reference

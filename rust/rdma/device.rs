@@ -284,7 +284,7 @@ impl Pd {
         if !self.is_logged.xchg(true, Relaxed) {
             // SAFETY: The device is registered as long as this object refers to it.
             let name = unsafe { DeviceName::of(NonNull::new_unchecked(self.device.as_raw())) };
-            pr_warn!("device {name} {what} ({error:?}): memory that it may reach is lost\n");
+            pr_warn!("device {name} {what} ({error:?}): reset it. Memory it may reach is lost\n");
         }
     }
 

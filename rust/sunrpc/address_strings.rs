@@ -67,10 +67,7 @@ pub(super) fn format_strings(xprt: &mut bindings::rpc_xprt) -> Result {
     let (netid, ip) = match peer.len() {
         16 => (c"rdma", 4..8),
         28 => (c"rdma6", 8..24),
-        _ => {
-            pr_err!("the server's address is neither IPv4 nor IPv6\n");
-            return Err(address::unsupported());
-        }
+        _ => return Err(address::unsupported()),
     };
     // SAFETY: The address has as many bytes.
     let bytes = unsafe { core::slice::from_raw_parts(peer.as_raw().cast::<u8>(), peer.len()) };

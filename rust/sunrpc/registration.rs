@@ -133,7 +133,7 @@ impl Class {
         to_result(unsafe { bindings::xprt_register_transport(raw) }).inspect_err(|_| {
             // SAFETY: Its name ends with a zero byte, and does not change.
             let name = unsafe { CStr::from_char_ptr((&raw const (*raw).name).cast()) };
-            pr_err!("another module has registered the transport class \"{name}\"\n");
+            pr_err!("another module has registered the transport class \"{name}\": unload it\n");
             self.close();
         })?;
         // Without tasks RCU, dropping the registration cannot wait for a thread that was preempted

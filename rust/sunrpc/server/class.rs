@@ -66,10 +66,8 @@ impl<L: SvcListener> SvcClass<L> {
         unsafe {
             (*raw).xcl_owner = module.as_ptr();
             to_result(bindings::svc_reg_xprt_class(raw)).inspect_err(|_| {
-                pr_err!(
-                    "another module has registered the transport class \"{}\" for servers\n",
-                    CStr::from_char_ptr((*raw).xcl_name)
-                );
+                let name = CStr::from_char_ptr((*raw).xcl_name);
+                pr_err!("another module has registered the server class \"{name}\": unload it\n");
             })?;
         }
         // INVARIANT: It was just registered.
