@@ -58,10 +58,7 @@ pub(crate) struct Bound;
 ///
 /// In state [`Bound`] the identifier has a device, which stays registered as long as the identifier
 /// exists.
-pub(crate) struct CmId<S> {
-    raw: RawCmId,
-    state: PhantomData<S>,
-}
+pub(crate) struct CmId<S>(RawCmId, PhantomData<S>);
 
 /// An identifier, and the handler of its events.
 ///
@@ -243,10 +240,7 @@ impl CmId<Unbound> {
     pub(crate) fn new<H: CmHandler>(net: &Net, handler: Arc<H>) -> Result<Self> {
         // SAFETY: This is the handler for an `H`, and always returns zero.
         let raw = unsafe { RawCmId::new(net, event_handler::<H>, handler)? };
-        Ok(Self {
-            raw,
-            state: PhantomData,
-        })
+        Ok(Self(raw, PhantomData))
     }
 
     /// Starts to resolve the peer's address, for at most `timeout_ms` milliseconds.
@@ -273,10 +267,7 @@ impl CmId<Unbound> {
         let device = unsafe { (&raw const (*self.as_raw()).device).read_volatile() };
         // INVARIANT: There is a device. An identifier that is bound to a device delays the device's
         // removal.
-        (!device.is_null()).then_some(CmId {
-            raw: self.raw,
-            state: PhantomData,
-        })
+        (!device.is_null()).then_some(CmId(self.0, PhantomData))
     }
 }
 
@@ -301,10 +292,7 @@ impl CmId<Bound> {
         };
         // INVARIANT: The identifier has a device (this function's contract), and delays the
         // device's removal as long as it exists.
-        Self {
-            raw,
-            state: PhantomData,
-        }
+        Self(raw, PhantomData)
     }
 
     /// Starts to resolve the route, giving up after `timeout_ms` milliseconds.
@@ -338,7 +326,7 @@ impl CmId<Bound> {
 
     /// The local address.
     pub(crate) fn source_address(&self) -> SocketAddress {
-        self.raw.source_address()
+        self.0.source_address()
     }
 
     /// Whether this is iWARP. RDMA Reads go into registered memory only there, and the limits on
@@ -359,7 +347,7 @@ impl CmId<Bound> {
 impl<S> CmId<S> {
     /// The C pointer.
     pub(super) fn as_raw(&self) -> *mut bindings::rdma_cm_id {
-        self.raw.as_raw()
+        self.0.as_raw()
     }
 }
 
