@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Requesters with connections that say nothing, stall, do not last, or are too many, beside a mount: each has an end
-# with a cause, memory comes back, and the mount goes on.
+# with a cause, memory comes back, and the mount goes on. One that is honest and slow has no end.
 # limit: 1800
 # virtual: runs rpcrdma-peer in the client
 
@@ -32,6 +32,24 @@ taken_slowly() {
 	WAIT=100 attack_comes_to "answered*$((slots - 19))"
 	client 'work_goes_on 55'
 	attack_ends
+}
+
+# The watchdog of a connection runs every ten seconds, and compares with what it has found up to a minute before. A
+# client that takes all that its path carries, with 64 READs under way, is busy for longer than that and is not ended.
+slow_path() {
+	netem_begins server
+	server_dir /export
+	mount_nfs 4.2
+	LIMIT=120 client 'data_file 64M 1M'
+	netem server 'rate 25165824'
+	LIMIT=300 client <<-'EOF'
+		read_data --iodepth=64 --size=64M --bs=1M --ioengine=libaio --loops=4
+		printf 'it took %d seconds\n' $SECONDS
+		[ $SECONDS -ge 80 ] || fail 'the path carries more than 3 MiB/s'
+	EOF
+	netem server
+	[ "$(client 'xprt_stat 3')" = 1 ] || fail 'the connection has ended'
+	client 'umount $MNT && wait_for 10 module_unused'
 }
 
 # Of connections whose client has shown access to no file sunrpc keeps 64 (XPT_MAX_TMP_CONN) and the
@@ -270,6 +288,7 @@ too_many_pages() {
 
 test_case "connections that say nothing, are not completed, or do not last" beside_a_mount connections
 test_case "Replies that are taken slowly" beside_a_mount taken_slowly
+test_case "an honest client on a slow path" slow_path
 test_case "more connections than are kept, and more connects than may wait" anew too_many
 test_case "connects whose client has gone when it is their turn" anew few
 test_case "nfsd is stopped while chains wait for room" beside_a_mount stopped
