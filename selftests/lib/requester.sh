@@ -72,11 +72,11 @@ requester_stop() {
 
 # Starts a scenario: requester_begins SCENARIO.
 requester_begins() {
-	client SLOTS="${SLOTS:-}" CONNECTIONS="${CONNECTIONS:-}" CALLS="${CALLS:-}" scenario="$1" <<-'EOF'
+	client SLOTS="${SLOTS:-}" CONNECTIONS="${CONNECTIONS:-}" CALLS="${CALLS:-}" SIZE="${SIZE:-}" scenario="$1" <<-'EOF'
 		rm -f /run/$TEST.*
 		mkfifo /run/$TEST.go
 		: >/run/$TEST.out
-		export SLOW SLOTS CONNECTIONS CALLS FILE=/export/$TEST/file
+		export SLOW SLOTS CONNECTIONS CALLS SIZE FILE=/export/$TEST/file
 		setsid /lab/payload/rpcrdma-peer --requester $SERVER $scenario <>/run/$TEST.go >/run/$TEST.out 2>&1 &
 		echo $! >/run/$TEST.pid
 	EOF

@@ -438,7 +438,7 @@ static int request(struct peer *peer, const struct peer_accept *parameters, uint
 		.private_data_len	= parameters->private_len,
 		.rnr_retry_count	= parameters->rnr_retries,
 		.responder_resources	= 16,
-		.retry_count		= parameters->ack_timeout ? 0 : 6,
+		.retry_count		= 6,
 		.qp_num			= number,
 	};
 

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::{results, segment_of, Call, Requester, Scenarios};
+use crate::peer::LIMIT;
 use crate::verbs::{Acceptance, Verbs, Waited};
 use crate::Result;
 
@@ -43,6 +44,10 @@ struct Stall {
     last: Option<fn(&mut Verbs) -> Result<Call>>,
     /// Whether Receives are posted again, now and then.
     goes_on: bool,
+    /// Whether there may be many. A READ comes first, and is answered: of connections that have shown access to no file
+    /// sunrpc keeps 64. When the Calls have arrived the queue pair goes, as what finds no Receive is repeated all the
+    /// time, and the server is asked to wait for 2.4 hours before it takes anything for lost.
+    is_of_many: bool,
 }
 
 /// READs of 60,000 bytes into a Write chunk.
@@ -52,6 +57,7 @@ const PLACED: Stall = Stall {
     call: placed,
     last: None,
     goes_on: false,
+    is_of_many: false,
 };
 
 /// READs of what fits inline.
@@ -94,10 +100,15 @@ const READS_BEHIND: Stall = Stall {
     ..INLINE
 };
 
-/// READs of a mebibyte.
+/// READs of SIZE bytes, 4 MiB at most, into segments of the same memory, as there may be many connections.
 const LARGE: Stall = Stall {
-    memory: 1 << 20,
-    call: |verbs| results::read(&[segment_of(verbs, 1 << 20)], None, 1 << 20),
+    receives: 1,
+    memory: 4 << 20 >> 4,
+    call: |verbs| {
+        let size = u32::try_from(chosen("SIZE")?).map_err(|error| format!("SIZE: {error}"))?;
+        results::read(&[segment_of(verbs, size / 16); 16], None, size)
+    },
+    is_of_many: true,
     ..PLACED
 };
 
@@ -126,17 +137,27 @@ fn send(stall: &Stall, verbs: &mut Verbs, xid: &mut u32) -> Result {
 /// Connections of these kinds in turn. None sends anything until all are up.
 fn stall(requester: &mut Requester, kinds: &[Stall]) -> Result<Vec<String>> {
     let kinds = (kinds.iter().cycle()).take(chosen("CONNECTIONS")?);
+    let mut xid = requester.xid;
     for stall in kinds.clone() {
         let offer = Acceptance {
             receives: stall.receives,
             data_size: stall.memory,
+            ack_timeout: if stall.is_of_many { 31 } else { 0 },
             ..Requester::small_offer()
         };
-        requester.connect_another(&offer, true)?;
+        let verbs = requester.connect_another(&offer, true)?;
+        if stall.is_of_many {
+            xid += 1;
+            verbs.send(&results::read(&[], None, 1)?.encode(xid), None)?;
+            verbs.receive(LIMIT)?;
+        }
     }
-    let mut xid = requester.xid;
     for (verbs, stall) in requester.others.iter_mut().zip(kinds.clone()) {
         send(stall, verbs, &mut xid)?;
+        if stall.is_of_many {
+            verbs.flush()?;
+            verbs.vanish()?;
+        }
     }
     for _ in 0..PAUSES {
         std::thread::sleep(PAUSE);
