@@ -118,17 +118,6 @@ several_connections() {
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
-# Gives the server one more address for the rest of the case, and waits until its device has it.
-server_address() {
-	server address="$1" bytes="${1//./ }" <<-'EOF'
-		ip address add $address/24 dev $NETDEV
-		usable() { grep -qs "$(printf ':ffff:%02x%02x:%02x%02x' $bytes)" /sys/class/infiniband/$RDMA_LINK/ports/1/gids/*; }
-		wait_for 10 usable
-	EOF
-	defer server address="$1" 'ip address delete $address/24 dev $NETDEV'
-}
-
-
 # One of four connections is broken while a program works on the mount.
 one_breaks() {
 	server_dir /export

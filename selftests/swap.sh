@@ -3,15 +3,16 @@
 #
 # A file of the mount is swap space: its transport is counted as one that swaps, and connects with
 # memory reserves, and never with memory that a file system has to give back first; what a program
-# holds in memory goes out over it and comes back as it was.
+# holds in memory goes out over it and comes back as it was, whatever other mounts wait for.
 # virtual: swaps to a file on the mount, and has memory be short
 
 . "$(dirname "$0")/lib/test.sh"
 
-# What rpcrdma_test_swap tells, and a control group whose programs may have 8 MiB.
+# What rpcrdma_test_swap tells, a control group whose programs may have 8 MiB, and a mount of another server.
 guest_add <<-'EOF'
 	told=/sys/module/rpcrdma_test_swap/parameters
 	group=/run/$TEST.cgroup/limited
+	dead=/run/$TEST.dead
 	# The queue pairs, or regions, made since it was loaded with reserves, and those without: made WHAT.
 	made() { read -r all reserves _ <$told/$1; printf "%d with reserves, %d without\n" $reserves $((all - reserves)); }
 	# Those of them whose memory might have been waited for until a file system gives it back.
@@ -53,10 +54,12 @@ space_begins() {
 
 # Ends the connection and waits for another.
 guest_add <<-'EOF'
+	# break_connection ADDRESS: that to this address.
+	break_connection() { set_address "$(dirname "$(grep -lx "$1" /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr)")" "$1"; }
 	reconnect() {
 		before=$(xprt_stat 3)
 		connects_are_more() { [ $(xprt_stat 3) -gt $before ]; }
-		break_connections
+		break_connection $SERVER
 		: >$MNT/$TEST/$before
 		wait_for 30 connects_are_more
 	}
@@ -85,14 +88,17 @@ swap_space() {
 	client 'umount $MNT && wait_for 40 module_unused && rmmod rpcrdma_test_swap'
 }
 
-content() {
+# content_begins VERS
+content_begins() {
 	# The memory of its programs comes back wrong, over TCP and from a disk too.
 	client '! grep -q "User Mode Linux" /proc/cpuinfo' || skip "User-Mode Linux confuses its programs' pages when they swap"
 	group_begins
 	space_begins "$1"
 	defer client 'rm -f /run/$TEST.data'
+	client 'swapon $MNT/$TEST/space'
+}
+goes_out_and_in() {
 	LIMIT=200 client <<-'EOF'
-		swapon $MNT/$TEST/space
 		reads=$(xprt_stat 11) writes=$(xprt_stat 12)
 		limited "pages 6144 >/run/$TEST.data"
 		swapped=$(cat $group/memory.swap.current)
@@ -106,11 +112,48 @@ content() {
 		swapoff $MNT/$TEST/space
 		same
 	EOF
+}
+
+content() {
+	content_begins "$1"
+	goes_out_and_in
 	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+OTHER=192.0.2.11
+guest_add OTHER="$OTHER" true
+
+# A task waits for another server, which nothing reaches any more. While an attempt to connect to it is under way, which
+# takes half a minute, the transport for swap space connects anew, and then carries it.
+beside_a_dead_server() {
+	is_rust || skip "the kernel's own module does not tell of its attempts to connect"
+	content_begins "$1"
+	server_address $OTHER
+	defer client '! mountpoint -q $dead || umount $dead; rmdir $dead'
+	client 'mkdir $dead && mount -t nfs -o proto=rdma,port=20049,vers=3,nolock $OTHER:/export $dead && : >$dead/$TEST/file'
+	tasks_wait client 600
+	defer client 'wait_for 100 test -f /run/job.tasks.status'
+	defer client 'ip neigh del $OTHER dev $NETDEV'
+	client 'ip neigh replace $OTHER dev $NETDEV nud permanent lladdr 52:54:00:00:00:99'
+	client_background tasks 'dd if=/dev/zero of=$dead/$TEST/file bs=1M count=4 conv=fsync status=none'
+	client <<-'EOF'
+		break_connection $OTHER
+		connecting() { [ "$(our_stat state)" = connecting ]; }
+		wait_for 20 connecting
+		reconnect
+		[ "$(our_stat state)" = connecting ] || fail "it waited for an attempt to connect to another server"
+		! our_stat connect_failed_timed_out | grep . || fail "it waited for an attempt to connect to another server"
+	EOF
+	goes_out_and_in
+	client '[ ! -f /run/job.tasks.status ] && ip neigh del $OTHER dev $NETDEV'
+	LIMIT=150 client_wait tasks
+	client 'umount $dead'
+	server_forgets
 }
 
 for vers in 3 4.2; do
 	test_case "v$vers: a transport for swap space has reserves" swap_space $vers
 done
 test_case "v4.2: memory goes out and comes back" content 4.2
+test_case "v4.2: the same while another server is dead" beside_a_dead_server 4.2
 run_cases

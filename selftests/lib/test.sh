@@ -264,6 +264,17 @@ server_set() {
 	server file="$file" value="$2" 'echo $value >$file'
 }
 
+# Gives the server one more address for the rest of the case, and waits until its device has it.
+server_address() {
+	server address="$1" bytes="${1//./ }" <<-'EOF'
+		ip address add $address/24 dev $NETDEV
+		usable() { grep -qs "$(printf ':ffff:%02x%02x:%02x%02x' $bytes)" \
+			/sys/class/infiniband/$RDMA_LINK/ports/1/gids/*; }
+		wait_for 10 usable
+	EOF
+	defer server address="$1" 'ip address delete $address/24 dev $NETDEV'
+}
+
 # Changes a setting of nfsd that it takes only while it has no threads: nfsd_set NAME VALUE.
 nfsd_set() {
 	server file="/proc/fs/nfsd/$1" value="$2" <<-'EOF'
