@@ -23,10 +23,10 @@ guest_add <<-'EOF'
 	}
 	# note_sends, then whether each transport has sent more than eight Calls since. sysfs and mountstats
 	# may name the transports in another order, so that no line is that of a certain one.
-	note_sends() { mapfile -t sends < <(columns 6); }
+	note_sends() { mapfile -t sends <<<"$(columns 6)"; }
 	all_have_shares() {
 		local now line
-		mapfile -t now < <(columns 6)
+		mapfile -t now <<<"$(columns 6)"
 		[ ${#now[@]} = ${#sends[@]} ] || return
 		for line in "${!now[@]}"; do
 			[ ${now[line]} -gt $((sends[line] + 8)) ] || return
