@@ -362,7 +362,12 @@ hostile() {
 }
 
 # Proves: V2-039.
-required() { peer_ends required 'two-required-and-one | calls=list,null,null | ended_no_common_version=1'; }
+required() {
+	local mark
+	mark=$(client log_mark)
+	peer_ends required 'two-required-and-one | calls=list,null,null | ended_no_common_version=1'
+	client mark="$mark" 'log_has $mark "it speaks Versions 1 to 1 of RPC-over-RDMA"'
+}
 
 # Proves: V2-024.
 backward() { peer_ends offered 'two-backward | calls=null,null,null backward=1 | backward_calls=3'; }

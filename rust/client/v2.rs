@@ -116,26 +116,22 @@ impl VersionTwo {
     /// A Reply of `version` has arrived, by which both ends may agree on a version.
     pub(super) fn replied(&self, ep: &Ep, xid: Xid, version: u32) {
         let (action, outcome) = self.handle(RequesterEvent::Replied(xid, version));
-        if let Some(NegotiationAction::Agree(version)) = action {
-            ep.transport.servers.record(&self.first, outcome);
-            trace::xprtrdma_version(ep.transport.xprt.id(), version);
+        match action {
+            Some(NegotiationAction::Agree(version)) => {
+                ep.transport.servers.record(&self.first, outcome);
+                trace::xprtrdma_version(ep.transport.xprt.id(), version);
+            }
+            Some(NegotiationAction::Fail) => log_failure(ep, version, version),
+            _ => {}
         }
     }
 
     /// The peer has refused the version of a Call; returns what to do, unless the Call just ends.
     pub(super) fn err_vers(&self, ep: &Ep, xid: Xid, range: Versions) -> Option<NegotiationAction> {
-        let transport = &ep.transport;
         let (action, outcome) = self.handle(RequesterEvent::Refused(xid, range));
-        let Versions { low, high } = range;
         match action? {
-            NegotiationAction::Fail if !transport.failure_logged.xchg(true, Relaxed) => {
-                transport.xprt.log_warning(fmt!(
-                    "it speaks Versions {low} to {high} of RPC-over-RDMA; this end speaks 1 and 2 \
-                     if sunrpc.rdma_version_two is set to \"offered\""
-                ));
-            }
-            NegotiationAction::Fail => {}
-            _ => transport.servers.record(&self.first, outcome),
+            NegotiationAction::Fail => log_failure(ep, range.low, range.high),
+            _ => ep.transport.servers.record(&self.first, outcome),
         }
         action
     }
@@ -178,5 +174,15 @@ impl VersionTwo {
         if is_lost && matches!(outcome, Some(Outcome::Lost(_))) {
             ep.transport.servers.record(&self.first, outcome);
         }
+    }
+}
+
+/// No version is common to both ends, which leaves one line in the log until the next Reply.
+fn log_failure(ep: &Ep, low: u32, high: u32) {
+    if !ep.transport.failure_logged.xchg(true, Relaxed) {
+        ep.transport.xprt.log_warning(fmt!(
+            "it speaks Versions {low} to {high} of RPC-over-RDMA; this end speaks 1 and 2 if \
+             sunrpc.rdma_version_two is set to \"offered\""
+        ));
     }
 }
