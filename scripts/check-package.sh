@@ -250,7 +250,7 @@ make_disk
 boot "$old"
 result "${old}_boots_with_ours" "$(carries "$old" rust)"
 result "${old}_has_nothing_to_tell_at_boot" "$(said_at_boot)"
-result "${old}_changes_over_without_a_boot" "$(vm_run debian 300 'rpcrdma-rust-ctl use c' >"$RUN/use" 2>&1 || cat "$RUN/use"
+result "${old}_changes_over_without_a_boot" "$(vm_run debian 3600 'rpcrdma-rust-ctl use c' >"$RUN/use" 2>&1 || cat "$RUN/use"
 	carries "$old" c)"
 shut_down
 
