@@ -110,9 +110,9 @@ impl Cause {
     /// connection or an attempt.
     ///
     /// [`CmEvent::Other`]: crate::rdma::CmEvent::Other
-    pub(crate) fn of_event(number: u32, status: i32) -> Option<Self> {
+    pub(crate) fn of_event(event: u32, status: i32) -> Option<Self> {
         let stale = i32::try_from(bindings::ib_cm_rej_reason_IB_CM_REJ_STALE_CONN);
-        Some(match number {
+        Some(match event {
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => {
                 cause_of_errno(status, Self::AddressError)
             }
@@ -179,7 +179,6 @@ pub(crate) fn connect_error(cause: Cause, first: bool, status: i32) -> Error {
         Cause::AddressError | Cause::RouteError | Cause::Unreachable | Cause::TimedOut => {
             bindings::EHOSTUNREACH
         }
-        Cause::StaleConnection | Cause::ConnectError => bindings::ENOTCONN,
         Cause::Disconnected | Cause::DeviceRemoved | Cause::AddressChanged => {
             bindings::ECONNABORTED
         }
@@ -190,7 +189,7 @@ pub(crate) fn connect_error(cause: Cause, first: bool, status: i32) -> Error {
         Cause::Incapable if first && status != 0 => return Error::from_errno(status),
         Cause::Incapable if first => bindings::EOPNOTSUPP,
         Cause::Incapable => bindings::EHOSTUNREACH,
-        // No others end an attempt.
+        // Those of a handshake.
         _ => bindings::ENOTCONN,
     };
     i32::try_from(errno).map_or(EIO, |errno| Error::from_errno(-errno))
@@ -202,13 +201,13 @@ pub(crate) fn describe(cause: Cause) -> &'static CStr {
         Cause::AddressError => c"no RDMA device reaches this address",
         Cause::RouteError => c"no route to the server",
         Cause::Rejected => c"the peer rejected the connection",
-        Cause::StaleConnection => c"the server still knows an earlier connection",
+        Cause::StaleConnection => c"the peer still knows an earlier connection",
         Cause::Unreachable => c"the peer is down or unreachable",
         Cause::ConnectError => c"the handshake broke off",
         Cause::Disconnected => c"the connection was lost",
         Cause::DeviceRemoved => c"the device was removed",
         Cause::AddressChanged => c"the local address has moved",
-        Cause::TimedOut => c"RDMA on the server is down or unreachable",
+        Cause::TimedOut => c"the peer let too little complete in time",
         Cause::Incapable => c"the device cannot carry this transport",
         Cause::LocalResources => c"memory or device resources are short",
         Cause::RetriesExceeded => c"no acknowledgement: the peer is down or unreachable",

@@ -57,7 +57,7 @@ nobody_there() {
 nobody_answers() {
 	defer server rdma_link_add
 	server rdma_link_delete
-	mount_fails '' 20049 'no route|not responding' 'rdma0: no answer for [0-9]+ s: RDMA on the server is down or unreachable$'
+	mount_fails '' 20049 'no route|not responding' 'rdma0: no answer for [0-9]+ s: check RDMA on the server$'
 	server rdma_link_add
 	works_again
 }

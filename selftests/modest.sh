@@ -276,7 +276,7 @@ never_stop() {
 		refused=$(sed -n "s/^failed_stops //p" /sys/module/rpcrdma_test_limits/parameters/work)
 		printf "it has refused %d times\n" $refused
 		[ $refused -ge 4 ]
-		lines=$(log_since $mark | grep -cE "rpcrdma: device [^ ]* does not stop a queue pair \(.*\): memory that it may reach is lost$")
+		lines=$(log_since $mark | grep -cE "rpcrdma: device [^ ]* does not stop a queue pair \(.*\): reset it\. Memory it may reach is lost$")
 		ended=$(($(listener_of "ended_.*") - ended))
 		[ $lines = $ended ] || fail "the log has $lines lines of $ended connections"
 	EOF

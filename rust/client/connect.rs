@@ -183,10 +183,9 @@ struct Failure {
 impl Failure {
     /// A step of this end has failed with `error`.
     fn local(cause: Cause, error: Error) -> Self {
-        let status = error.to_errno();
         Self {
-            status,
-            ..cause_of_errno(status, cause).into()
+            status: error.to_errno(),
+            ..cause.into()
         }
     }
 }
@@ -234,9 +233,8 @@ pub(super) fn connect_worker(transport: &Arc<RpcrdmaXprt>) -> Result<QpOwner<Ep>
         let device = (device.as_ref()).map_or(&c"none" as &dyn fmt::Display, |name| name);
         let log = |text| (transport.xprt).log_warning(fmt!("device {device}: {text}"));
         match (cause, begun.elapsed().as_millis() / 1000) {
-            (Cause::TimedOut | Cause::Unreachable, n @ 1..) => {
-                log(fmt!("no answer for {n} s: {failure}"))
-            }
+            (Cause::TimedOut, n) => log(fmt!("no answer for {n} s: check RDMA on the server")),
+            (Cause::Unreachable, n @ 1..) => log(fmt!("no answer for {n} s: {failure}")),
             _ => log(fmt!("{failure}")),
         }
     }
@@ -252,7 +250,8 @@ fn attempt(
     transport: &Arc<RpcrdmaXprt>,
     name: &mut Option<DeviceName>,
 ) -> Result<QpOwner<Ep>, Failure> {
-    let failed = |cause| move |error| Failure::local(cause, error);
+    let failed =
+        |cause| move |error: Error| Failure::local(cause_of_errno(error.to_errno(), cause), error);
     let state = EpState::new(transport).map_err(failed(Cause::LocalResources))?;
     let id = CmId::new(transport.xprt.net(), state.clone());
     let id = id.map_err(failed(Cause::LocalResources))?;
@@ -307,7 +306,8 @@ fn prepare(
     };
     make().map_err(|error| {
         let cause = match error {
-            ENOMEM | EAGAIN | ENOSPC => Cause::LocalResources,
+            // ETIMEDOUT: its firmware does not answer.
+            ENOMEM | EAGAIN | ENOSPC | ETIMEDOUT => Cause::LocalResources,
             ENODEV => Cause::DeviceRemoved,
             _ => Cause::Incapable,
         };

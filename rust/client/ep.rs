@@ -76,7 +76,7 @@ impl Ep {
     ///
     /// # Errors
     ///
-    /// Those of [`MrPool::new`].
+    /// Those of [`MrPool::new`], or `ENOMEM`.
     pub(super) fn new(
         pd: &Arc<Pd>,
         limits: &EpLimits,

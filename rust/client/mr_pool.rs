@@ -63,7 +63,7 @@ impl MrPool {
     ///
     /// # Errors
     ///
-    /// Those of [`Mr::new`].
+    /// Those of [`Mr::new`], or `ENOMEM`.
     pub(super) fn new(
         transport: &Arc<RpcrdmaXprt>,
         pd: &Arc<Pd>,

@@ -150,7 +150,9 @@ impl Connection {
         if attributes.max_qp_wr < least_send_queue(full, registered) {
             return Err(ERANGE);
         }
-        let qp = QpOwner::new(id, &pd, &caps, rdma.clone())?;
+        let qp = QpOwner::new(id, &pd, &caps, rdma.clone());
+        // A device may take less than it says. EINVAL means that the client has gone.
+        let qp = qp.map_err(|error| if error == EINVAL { ERANGE } else { error })?;
         let connection = Self {
             _removal: RemovalNotice::new(&device, rdma.clone())?,
             qp: KBox::pin_init(WithFiles::new(rdma.number, Ok::<_, Error>(qp)), GFP_KERNEL)?,

@@ -184,7 +184,8 @@ mod tests {
     use super::*;
     use kernel::prelude::*;
 
-    /// A transport that only its test knows of.
+    /// A transport that only its test knows of. It has no `ClassUser`, so its end is `xprt_free`,
+    /// and no work is queued for it.
     struct Unregistered(*mut bindings::rpc_xprt);
 
     impl Unregistered {

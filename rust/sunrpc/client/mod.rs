@@ -10,7 +10,8 @@
 //! | `send_request` | [`ClientTransport::send`], or [`ClientTransport::send_backward`] |
 //! | `buf_alloc`, `buf_free` | [`ops`] and [`buffer`], with [`ClientTransport::fence`] |
 //! | `print_stats` | [`ClientTransport::print_stats`] |
-//! | `wait_for_reply_request`, `timer` | [`timer`], with [`ClientTransport::check_peer`] |
+//! | `wait_for_reply_request` | [`timer`] |
+//! | `timer` | [`timer`], [`ClientTransport::check_peer`], [`ClientTransport::timed_out`] |
 //! | `inject_disconnect` | [`ClientTransport::disconnect`] |
 //! | `bc_*` | [`ops`], with [`Backchannel`] and [`ClientTransport::backward_payload`] |
 //! | all others | sunrpc's own functions, or [`ops`] without the transport's help |

@@ -311,7 +311,8 @@ mod tests {
     use crate::sunrpc::rpc_xprt::Base;
     use kernel::sync::Arc;
 
-    /// A transport of two credits that only its test knows of.
+    /// A transport of two credits that only its test knows of. It has no `ClassUser`, so its end is
+    /// `xprt_free`, and no work is queued for it.
     struct Unregistered(*mut bindings::rpc_xprt);
 
     impl Unregistered {
