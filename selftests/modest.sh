@@ -32,10 +32,10 @@ small_queue() {
 	limit_server "$2"
 	mount_nfs_timeo "$1"
 	netem_begins client
-	LIMIT=200 client 'data_file 8M 1M'
+	LIMIT=200 client 'data_file 16M 1M'
 	netem client 'delay 100ms'
 	defer client 'touch /run/$TEST.stop; wait_for 60 test -f /run/job.load.status; rm /run/$TEST.stop'
-	client_background load 'until [ -f /run/$TEST.stop ]; do read_at_once 8 1M 1M; done'
+	client_background load 'until [ -f /run/$TEST.stop ]; do read_at_once 16 1M 1M; done'
 	server 'wait_for 60 some_wait'
 }
 small_queue_ends() {
@@ -134,23 +134,32 @@ behind_replies() {
 # Many and few Calls at a time, for many and few threads, each of which waits a little before it hands over its chain:
 # whenever the queue has room again for what waits, or for a Call, somebody goes on: wake_ups VERS LIMITS.
 wake_ups() {
-	local block threads
+	local block depths threads
 	server_dir /export
 	limit_server "$2"
 	mount_nfs "$1"
+	netem_begins client
 	defer server 'echo 4 >/proc/fs/nfsd/threads'
 	for threads in 1 4 64; do
 		server threads="$threads" 'echo $threads >/proc/fs/nfsd/threads'
 		MACHINE=server delay_events replies=2 posting_reads=2
 		for block in 8K 1M; do
-			LIMIT=300 client block="$block" <<-'EOF'
+			depths='1 16 128'
+			if [ $block = 1M ]; then
+				# As many as there are credits. Whatever else the machines have to do, no Reply is acknowledged before
+				# other Calls are there.
+				depths=16
+				netem client 'delay 20ms'
+			fi
+			LIMIT=300 client block="$block" depths="$depths" <<-'EOF'
 				size=$(($(numfmt --from=iec $block) * 192))
-				[ $size -le $((8 << 20)) ] || size=$((8 << 20))
-				for depth in 1 16 128; do
+				[ $size -le $((16 << 20)) ] || size=$((16 << 20))
+				for depth in $depths; do
 					data_file $size $block --iodepth=$depth --ioengine=libaio --direct=1
 					read_ahead $depth $size $block
 				done
 			EOF
+			netem client
 		done
 		delays_end server
 	done
