@@ -116,7 +116,7 @@ lost() {
 	client mark="$mark" why="$2" <<-'EOF'
 		rm /run/$TEST.read
 		grep 'Input/output error' /run/job.read.out
-		log_has $mark "rpcrdma: device [^ ]* $why \(.*\): reset it. Memory it may reach is lost$"
+		log_has $mark "rpcrdma: device [^ ]* $why \(.*\): reset it\. Memory it may reach is lost$"
 		[ $(log_since $mark | grep -c 'is lost$') = 1 ]
 	EOF
 	reads_on

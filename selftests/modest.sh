@@ -134,7 +134,7 @@ behind_replies() {
 # Many and few Calls at a time, for many and few threads, each of which waits a little before it hands over its chain:
 # whenever the queue has room again for what waits, or for a Call, somebody goes on: wake_ups VERS LIMITS.
 wake_ups() {
-	local block depths threads
+	local block threads
 	server_dir /export
 	limit_server "$2"
 	mount_nfs "$1"
@@ -144,23 +144,20 @@ wake_ups() {
 		server threads="$threads" 'echo $threads >/proc/fs/nfsd/threads'
 		MACHINE=server delay_events replies=2 posting_reads=2
 		for block in 8K 1M; do
-			depths='1 16 128'
-			if [ $block = 1M ]; then
-				# As many as there are credits. Whatever else the machines have to do, no Reply is acknowledged before
-				# other Calls are there.
-				depths=16
-				netem client 'delay 20ms'
-			fi
-			LIMIT=300 client block="$block" depths="$depths" <<-'EOF'
+			LIMIT=300 client block="$block" <<-'EOF'
 				size=$(($(numfmt --from=iec $block) * 192))
-				[ $size -le $((16 << 20)) ] || size=$((16 << 20))
-				for depth in $depths; do
+				[ $size -le $((8 << 20)) ] || size=$((8 << 20))
+				for depth in 1 16 128; do
 					data_file $size $block --iodepth=$depth --ioengine=libaio --direct=1
 					read_ahead $depth $size $block
 				done
 			EOF
-			netem client
 		done
+		# As many as there are credits. Whatever else the machines have to do, no Reply is acknowledged before other
+		# Calls are there.
+		netem client 'delay 20ms'
+		LIMIT=300 client 'data_file 16M 1M --iodepth=16 --ioengine=libaio --direct=1; read_ahead 16 16M 1M'
+		netem client
 		delays_end server
 	done
 	server <<-'EOF'
