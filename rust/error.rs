@@ -189,7 +189,7 @@ pub(crate) fn connect_error(cause: Cause, first: bool, status: i32) -> Error {
         Cause::Incapable if first && status != 0 => return Error::from_errno(status),
         Cause::Incapable if first => bindings::EOPNOTSUPP,
         Cause::Incapable => bindings::EHOSTUNREACH,
-        // Those of a handshake.
+        // The handshake broke off, or the peer still knows an earlier connection.
         _ => bindings::ENOTCONN,
     };
     i32::try_from(errno).map_or(EIO, |errno| Error::from_errno(-errno))

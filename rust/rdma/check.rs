@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether the peer of an idle queue pair lives.
+//! Whether the peer of a queue pair lives, while it sends nothing.
 
 use super::{
     cq::{Complete, CqContext, WcStatus},
