@@ -24,7 +24,7 @@ away() {
 	# Who waits for a page to be written cannot be killed, and waits as long as the server is away.
 	tasks_wait client $((AWAY + 120))
 	work_begins
-	defer "${what}" _come
+	defer "${what}_come"
 	"${what}_go"
 	before=$(client work_done)
 	sleep "$AWAY"

@@ -36,8 +36,9 @@ def sorted_by(sort, items, level, names):
 
 
 def oldest(connection):
-    """The age of the oldest Call without a Reply."""
-    return show_age(connection.number("oldest_call_ms")) if connection.number("calls_outstanding") else "-"
+    """The age of the oldest Call without a Reply, and how many there are."""
+    count = connection.number("calls_outstanding")
+    return f"{show_age(connection.number('oldest_call_ms'))} of {count}" if count else "-"
 
 
 def classes(counts, percents=(50, 99)):

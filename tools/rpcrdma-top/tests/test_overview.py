@@ -19,7 +19,7 @@ class Overview(Case):
         lines = self.shown().splitlines()
         self.assertEqual(lines[0].split(), "XPRT SERVER STATE OLDEST MB IN OUT P50 P99 LAST END".split())
         self.assertTrue(all(width(line) <= 80 for line in lines))
-        self.assertRegex(lines[1], r"^ +3 192\.168\.100\.200 disconnected +43s +26 +5\.2 +<34ms <134ms no_common_v\w*~$")
+        self.assertRegex(lines[1], r"^ +3 192\.168\.100\.200 disconnected +43s of 12 +26 +5\.2 +<34ms <134ms no_common_v\w*~$")
 
     def test_wider_screens_show_more(self):
         self.outage(3)
@@ -81,7 +81,7 @@ class Server(Case):
         self.change("listener-1/listener", "last_end timed_out", "last_end_age_ms 65000")
         lines = self.shown().splitlines()
         self.assertTrue(all(width(line) <= 80 for line in lines))
-        self.assertRegex(lines[1], r"^ +3 +192\.0\.2\.2 +connected +7s +5\.2 +26 +<131us +<34ms +0")
+        self.assertRegex(lines[1], r"^ +3 +192\.0\.2\.2 +connected +7s of 4 +5\.2 +26 +<131us +<34ms +0")
         self.assertEqual(lines[5], "")
         self.assertTrue(lines[7].endswith("timed_out 1m ago"))
 
