@@ -60,6 +60,27 @@ client_stats() {
 	EOF
 }
 
+# A Call waits for a file system, and those that come after it do not.
+oldest_call_is_seen() {
+	need_ours
+	server_dir /export/disk
+	server 'touch /export/disk/$TEST/file'
+	mount_nfs 3 noac /export/disk
+	defer server 'fsfreeze -u /export/disk 2>/dev/null || true'
+	server 'fsfreeze -f /export/disk'
+	client_background program 'chmod 600 $MNT/$TEST/file'
+	server 'ages() { [ "$(stat_of oldest_call_ms)" -ge 1000 ]; }; wait_for 20 ages'
+	client 'stat $MNT/$TEST >/dev/null'
+	server <<-'EOF'
+		[ "$(stat_of calls_outstanding)" = 1 ] && [ "$(stat_of oldest_call_ms)" -ge 1000 ] ||
+			fail "$(stat_of calls_outstanding) Calls, the oldest for $(stat_of oldest_call_ms) ms"
+		fsfreeze -u /export/disk
+	EOF
+	client_wait program
+	server 'idle() { [ "$(stat_of calls_outstanding) $(stat_of oldest_call_ms)" = "0 0" ]; }; wait_for 5 idle'
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
 # No connection has a completion queue in common with another one, be it of another module:
 # completions in one of the core's pool may be handled at the same time.
 queues_are_apart() {
@@ -589,6 +610,7 @@ top_shows() {
 }
 
 test_case "the counters of a connection agree with the client's" counters_agree
+test_case "the oldest Call is seen beside later ones that are answered" oldest_call_is_seen
 test_case "connections have a completion queue each" queues_are_apart
 test_case "the settings have their ranges, and writes set counters to zero" settings
 test_case "connections that come later have the settings" settings_count

@@ -65,6 +65,7 @@ impl SvcxprtRdma {
         };
         let theirs = PrivateData::find(&request.private_data).map(|(_, found)| found);
         let thresholds = negotiate(own, theirs);
+        let incoming = Incoming::new(credits, thresholds)?;
         let this = pin_init!(Self {
             peer: request.peer_address(),
             own_data: own,
@@ -77,7 +78,7 @@ impl SvcxprtRdma {
             number: NEXT.fetch_add(1, Relaxed),
             since: Instant::now(),
             stats: Stats::new(),
-            incoming <- new_spinlock!(Incoming::new(credits, *thresholds), "rpcrdma_incoming"),
+            incoming <- new_spinlock!(incoming, "rpcrdma_incoming"),
             reply_load: Atomic::new(0),
             cause: SetOnce::new(),
             is_flushed: Atomic::new(false),

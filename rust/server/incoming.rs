@@ -33,9 +33,8 @@ pub(super) struct Incoming {
     /// Other Calls, and messages to be refused.
     ready: List<RecvCtxt<SvcxprtRdma>>,
     pub(super) grants: Grants,
-    /// When a Call was answered or dropped last, or arrived while no other was outstanding, in
-    /// jiffies.
-    last_progress: usize,
+    /// When each Call that is outstanding arrived, in jiffies, the oldest first.
+    arrivals: KVVec<usize>,
     pub(super) v2: VersionTwo,
     /// Pages of RDMA Reads, from when a thread takes the Call to post them until a thread takes the
     /// Call to execute it.
@@ -44,16 +43,21 @@ pub(super) struct Incoming {
 
 impl Incoming {
     /// The state of a new connection, on which up to `credits` Calls are served at once.
-    pub(super) fn new(credits: u32, thresholds: Thresholds) -> Self {
-        Self {
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(credits: u32, thresholds: Thresholds) -> Result<Self> {
+        let calls = usize::try_from(credits.saturating_add(SPARE_RECEIVES))?;
+        Ok(Self {
             is_established: false,
             reads_done: List::new(),
             ready: List::new(),
             grants: Grants::new(FIRST_GRANT.min(credits), credits),
-            last_progress: jiffies(),
+            arrivals: KVVec::with_capacity(calls, GFP_KERNEL)?,
             v2: VersionTwo::new(thresholds),
             pages: 0,
-        }
+        })
     }
 
     /// The Call to take next, once the handshake is over.
@@ -62,12 +66,10 @@ impl Incoming {
         head.filter(|_| self.is_established).map(RecvCtxt::data)
     }
 
-    /// For how many milliseconds the oldest Call has been outstanding, at least.
+    /// For how many milliseconds the oldest Call has been outstanding.
     pub(super) fn oldest_call_ms(&self) -> usize {
-        if self.grants.outstanding() == 0 {
-            return 0;
-        }
-        jiffies_to_ms(jiffies().wrapping_sub(self.last_progress))
+        let oldest = self.arrivals.first();
+        oldest.map_or(0, |&at| jiffies_to_ms(jiffies().wrapping_sub(at)))
     }
 
     /// Receives to be posted if `limit` Calls are served at once: those for Calls, and for Replies
@@ -160,7 +162,7 @@ impl SvcxprtRdma {
     pub(super) fn queue(
         &self,
         cx: &mut CqContext<'_, Self>,
-        ctxt: RecvBox,
+        mut ctxt: RecvBox,
         requested: Credits,
         count: impl FnOnce(&mut Incoming),
     ) {
@@ -171,9 +173,9 @@ impl SvcxprtRdma {
             return cx.qp().put_recv(ctxt);
         }
         count(&mut incoming);
-        if incoming.grants.outstanding() == 0 {
-            incoming.last_progress = jiffies();
-        }
+        let arrival = jiffies();
+        ctxt.with_data().1.arrival = arrival;
+        let _ = incoming.arrivals.push_within_capacity(arrival);
         if !incoming.grants.call(requested) {
             self.stats.counters.excess_calls.increment();
         }
@@ -220,17 +222,22 @@ impl SvcxprtRdma {
         }
     }
 
-    /// A Call that offered memory for its Reply is done.
-    pub(super) fn end_offer(&self) {
-        self.reply_load.fetch_sub(1, Relaxed);
-        self.wake(&self.incoming.lock());
+    /// A Call that came at `arrival`, and may have offered memory for its Reply, is done.
+    pub(super) fn end_call(&self, arrival: usize, is_offering: bool) {
+        let mut incoming = self.incoming.lock();
+        if let Some(at) = incoming.arrivals.iter().position(|&at| at == arrival) {
+            let _ = incoming.arrivals.remove(at);
+        }
+        if is_offering {
+            self.reply_load.fetch_sub(1, Relaxed);
+            self.wake(&incoming);
+        }
     }
 
     /// A Call gets no Reply, for which Receives would be posted: posts them.
     pub(super) fn drop_call(&self, qp: &Qp) {
         let mut incoming = self.incoming.lock();
         incoming.grants.drop_call();
-        incoming.last_progress = jiffies();
         let target = incoming.target(incoming.grants.limit());
         drop(incoming);
         if !self.svc.is_closing() && self.post_promised(qp, target).is_err() {
@@ -257,7 +264,6 @@ impl SvcxprtRdma {
             }
         }
         let granted = incoming.grants.reply();
-        incoming.last_progress = jiffies();
         let target = incoming.target(incoming.grants.limit());
         drop(incoming);
         self.post_promised(qp, target)?;

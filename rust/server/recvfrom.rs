@@ -61,6 +61,8 @@ pub(crate) struct CallInfo {
     pub(super) is_offering: bool,
     /// Whether a Reply or an error was handed over, or is about to be.
     pub(super) is_answered: bool,
+    /// When it was queued, in jiffies.
+    pub(super) arrival: usize,
     /// The time of the last completion that the Call waited for.
     pub(super) complete: Option<Instant<Monotonic>>,
 }
@@ -246,12 +248,11 @@ fn deliver(mut ctxt: RecvBox) -> Option<SvcCall<RecvBox>> {
 /// `xpo_release_ctxt`: puts the Receive of a message, which was answered or will not be.
 pub(super) fn release_ctxt(qp: &Qp, ctxt: RecvBox) {
     let info = ctxt.data();
-    let (mrs, is_answered, is_offering) = (info.mrs, info.is_answered, info.is_offering);
+    let (mrs, is_answered) = (info.mrs, info.is_answered);
+    let (arrival, is_offering) = (info.arrival, info.is_offering);
     qp.put_recv(ctxt);
     qp.unreserve(mrs);
-    if is_offering {
-        qp.user().end_offer();
-    }
+    qp.user().end_call(arrival, is_offering);
     if !is_answered {
         let _scope = ReclaimScope::noio();
         qp.user().drop_call(qp);
