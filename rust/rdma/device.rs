@@ -311,6 +311,6 @@ impl Drop for Pd {
         // reference to it, so none is left, unless the provider has failed to destroy it.
         let rc = unsafe { bindings::ib_dealloc_pd_user(self.ptr.as_ptr(), core::ptr::null_mut()) };
         // As ib_dealloc_pd() does: providers must not refuse this to a kernel user.
-        kernel::warn_on!(rc != 0);
+        kernel::warn_on!(rc != 0 && !self.is_unstoppable());
     }
 }

@@ -287,17 +287,15 @@ impl<U: QpUser> Drop for QpOwner<U> {
         let mut contexts = sq.idle.take();
         drop(sq);
         // A device that has refused to stop may use pages even when the queue pair is destroyed:
-        // they are leaked.
+        // they stay mapped, and are leaked. Of the MRs for that the RDMA core then warns.
         let is_lost = hw.pd.is_unstoppable();
         while let Some(mut ctxt) = used.pop_front() {
             qp.user.pages_put(&ctxt.data, ctxt.pages.len());
             if is_lost {
                 core::mem::forget(core::mem::take(&mut ctxt.pages));
             }
-            // The RDMA core wants its MRs back in any case.
-            if !is_lost || qp.registers_reads {
-                // SAFETY: The ranges were added with these objects. The queue pair was drained, or
-                // what they use is leaked.
+            if !is_lost {
+                // SAFETY: The ranges were added with these objects. The queue pair was drained.
                 unsafe { ctxt.rw.release(hw) };
             }
             contexts.push_back(ctxt);
