@@ -46,17 +46,27 @@ pub(crate) trait ListenHandler: Send + Sync + 'static {
 /// An address at which connections are accepted, until it is dropped, which rejects connect
 /// requests that were not accepted. Dropping may sleep, and must not happen in an event handler.
 pub(crate) struct Listener<H: ListenHandler> {
+    // Dropped first: nothing is queued when its handlers have returned.
     id: RawCmId,
-    shared: Arc<Shared<H>>,
+    requests: Requests<H>,
+}
+
+/// Drops the connect requests that wait. Each of them refers to the object that holds the list.
+struct Requests<H: ListenHandler>(Arc<Shared<H>>);
+
+impl<H: ListenHandler> Drop for Requests<H> {
+    fn drop(&mut self) {
+        let waiting = core::mem::take(&mut *self.0.waiting.lock());
+        drop(waiting);
+    }
 }
 
 /// The context of a listener's identifier, and of the connect requests that came through it.
 #[pin_data]
 struct Shared<H: ListenHandler> {
     handler: Arc<H>,
-    /// `None` once the listener is being dropped.
     #[pin]
-    waiting: SpinLock<Option<KVVec<ConnectRequest>>>,
+    waiting: SpinLock<KVVec<ConnectRequest>>,
 }
 
 impl<H: ListenHandler> Listener<H> {
@@ -72,7 +82,7 @@ impl<H: ListenHandler> Listener<H> {
         let shared = Arc::pin_init(
             pin_init!(Shared {
                 handler,
-                waiting <- new_spinlock!(Some(waiting), "rpcrdma_connect_requests"),
+                waiting <- new_spinlock!(waiting, "rpcrdma_connect_requests"),
             }),
             GFP_KERNEL,
         )?;
@@ -80,7 +90,10 @@ impl<H: ListenHandler> Listener<H> {
         let id = unsafe { RawCmId::new(net, listen_handler::<H>, shared.clone())? };
         // If listening fails on one device, connect requests may have come from another: dropping
         // this rejects them.
-        let this = Self { id, shared };
+        let this = Self {
+            id,
+            requests: Requests(shared),
+        };
         let id = this.id.as_raw();
         // SAFETY: The identifier is valid, the address is complete and only read.
         unsafe {
@@ -99,18 +112,9 @@ impl<H: ListenHandler> Listener<H> {
 
     /// The oldest connect request, and whether there are others.
     pub(crate) fn next(&self) -> Option<(ConnectRequest, bool)> {
-        let mut waiting = self.shared.waiting.lock();
-        let waiting = (*waiting).as_mut()?;
+        let mut waiting = self.requests.0.waiting.lock();
         let first = waiting.remove(0).ok()?;
         Some((first, !waiting.is_empty()))
-    }
-}
-
-impl<H: ListenHandler> Drop for Listener<H> {
-    fn drop(&mut self) {
-        // Each connect request refers to the object that holds the list.
-        let waiting = self.shared.waiting.lock().take();
-        drop(waiting);
     }
 }
 
@@ -243,7 +247,6 @@ impl<H: ListenHandler> Shared<H> {
     /// Removes the connect request with this identifier, if it is waiting.
     fn withdraw(&self, id: *mut bindings::rdma_cm_id) -> Option<ConnectRequest> {
         let mut waiting = self.waiting.lock();
-        let waiting = (*waiting).as_mut()?;
         let mut requests = waiting.iter();
         let index = requests.position(|request| request.id.as_raw() == id)?;
         waiting.remove(index).ok()
@@ -261,11 +264,8 @@ impl<H: ListenHandler> Shared<H> {
         for (to, from) in request.private_data.iter_mut().zip(private_data(conn)) {
             *to = *from;
         }
-        match (*self.waiting.lock()).as_mut() {
-            Some(waiting) => waiting
-                .push_within_capacity(request)
-                .map_err(|error| error.0.id),
-            None => Err(request.id),
-        }
+        let mut waiting = self.waiting.lock();
+        let queued = waiting.push_within_capacity(request);
+        queued.map_err(|error| error.0.id)
     }
 }
