@@ -136,7 +136,11 @@ impl RwList {
         if requests == 0 {
             self.ctxts.pop();
             self.vecs.truncate(first);
-            return Err(to_result(status).err().unwrap_or(EINVAL));
+            return Err(match to_result(status).err() {
+                // What dma_map_sgtable() says of bounce buffers that are exhausted.
+                Some(EIO) => ENOMEM,
+                error => error.unwrap_or(EINVAL),
+            });
         }
         self.requests = self.requests.saturating_add(requests);
         Ok(())
