@@ -8,7 +8,10 @@ use super::{
     transport::{SvcConnection, SvcListener, SvcTransport},
     xprt::{Accepting, NewXprt, SvcXprt},
 };
-use crate::bindings::{self, OwnedMessage, SocketAddress};
+use crate::{
+    bindings::{self, OwnedMessage, SocketAddress},
+    sunrpc::ReclaimScope,
+};
 use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
 use kernel::{
     ffi::{c_int, c_uint},
@@ -223,6 +226,7 @@ unsafe extern "C" fn detach<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
     // SAFETY: The transport is valid during the callback, and was published.
     unsafe {
         let xprt = SvcXprt::from_raw(raw);
+        let _scope = ReclaimScope::noio();
         xprt.transport::<T>().detach();
         xprt.bc().close();
     }
@@ -235,6 +239,7 @@ unsafe extern "C" fn detach<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
 /// - `raw` is one of this module's transports, made for a `T`, and there is no reference to it.
 /// - The caller has a reference to the class's module, which it drops after this call.
 unsafe extern "C" fn free<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
+    let _scope = ReclaimScope::noio();
     // SAFETY: It is a `T`, to which sunrpc has no reference. If it was not published, the memory
     // belongs to the thread that failed to create it.
     if let Some(transport) = unsafe { SvcXprt::take_transport::<T>(raw) } {
