@@ -48,6 +48,8 @@ operations=(
 	"READ 4 KiB, depth 64: reads 8000 64"
 )
 
+printf '%s\n' "${operations[@]%%:*}" | grep -qE -- "$ONLY" || die "no RPC matches ONLY=$ONLY"
+
 kernel_pid() { cat "$RUN/um/$1/pid"; }
 cpu_ns() { awk '{ ns += $1 } END { printf "%.0f", ns }' "/proc/$(kernel_pid "$role")/task"/*/schedstat; }
 

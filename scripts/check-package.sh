@@ -59,7 +59,14 @@ carries() {
 		echo 3 >/proc/sys/vm/drop_caches
 		cmp /var/tmp/data /mnt/data
 		cmp /var/tmp/data /srv/data
-		[ $transport = c ] || rpcrdma-top --once | grep -F $address || fail "rpcrdma-top does not show the mount"
+		if [ $transport = rust ]; then
+			rpcrdma-top --once | grep -F $address || fail "rpcrdma-top does not show the mount"
+			[ "$(systemctl is-enabled rpcrdma-top-prometheus.timer)" = disabled ] || fail "the timer is not disabled"
+			metrics=/var/lib/prometheus/node-exporter
+			mkdir -p $metrics
+			systemctl start rpcrdma-top-prometheus
+			grep "^rpcrdma_client_connected.* 1$" $metrics/rpcrdma.prom || fail "it writes no metrics"
+		fi
 		rm /mnt/data
 		umount /mnt
 		systemctl stop nfs-server
