@@ -24,6 +24,11 @@ int rpcrdma_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr)
 	return ib_post_send(qp, wr, NULL);
 }
 
+int rpcrdma_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr)
+{
+	return ib_post_recv(qp, wr, NULL);
+}
+
 int rpcrdma_ib_modify_qp_err(struct ib_qp *qp)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
@@ -35,12 +40,6 @@ int rpcrdma_ib_modify_qp_err(struct ib_qp *qp)
 void rpcrdma_ib_cq_disable(struct ib_cq *cq)
 {
 	disable_work_sync(&cq->work);
-}
-
-int rpcrdma_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
-			 const struct ib_recv_wr **bad_wr)
-{
-	return ib_post_recv(qp, wr, bad_wr);
 }
 
 int rpcrdma_ib_dma_map_single(struct ib_device *device, void *addr, size_t size,

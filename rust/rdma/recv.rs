@@ -131,19 +131,19 @@ impl<U: QpUser> RecvCtxt<U> {
 
 impl<U: QpUser> QueuePair<U> {
     /// Posts Receives until there are `target`, or as many as the queue holds, unless fewer than
-    /// `batch` are missing; returns how many are posted. Makes new ones only if that many are
-    /// missing after all idle ones are posted: the Receive of the Call that is being answered is
-    /// about to be idle. May sleep if `flags` allow it.
+    /// `batch` are missing. Makes new ones only if that many are missing after all idle ones are
+    /// posted: the Receive of the Call that is being answered is about to be idle. May sleep if
+    /// `flags` allow it.
     ///
     /// # Errors
     ///
     /// [`SqError::NoMem`]: those for which there was memory are posted. [`SqError::Closed`].
-    pub(crate) fn post_recvs(&self, target: u32, batch: u32, flags: Flags) -> Result<u32, SqError> {
+    pub(crate) fn post_recvs(&self, target: u32, batch: u32, flags: Flags) -> Result<(), SqError> {
         let target = target.min(self.caps.max_recv_wr);
         let mut rq = self.recv.lock();
         let missing = target.saturating_sub(rq.posted.len());
         if missing < batch {
-            return Ok(rq.posted.len());
+            return Ok(());
         }
         let mut made = Ok(());
         if missing.saturating_sub(rq.idle.len()) >= batch {
@@ -153,8 +153,8 @@ impl<U: QpUser> QueuePair<U> {
         }
         // Others may have posted meanwhile.
         let missing = target.saturating_sub(rq.posted.len());
-        let posted = self.post_idle(rq, missing)?;
-        made.map(|()| posted)
+        self.post_idle(rq, missing)?;
+        made
     }
 
     /// Makes Receives until `target` are posted or idle. Several threads may do so at a time.
@@ -211,7 +211,7 @@ impl<U: QpUser> QueuePair<U> {
         (rq.posted.len(), rq.made)
     }
 
-    /// Posts up to `count` idle Receives, and unlocks the queue; returns how many are posted.
+    /// Posts up to `count` idle Receives, and unlocks the queue.
     ///
     /// # Errors
     ///
@@ -221,7 +221,7 @@ impl<U: QpUser> QueuePair<U> {
         &self,
         mut rq: SpinLockGuard<'_, RecvQueue<U>>,
         count: u32,
-    ) -> Result<u32, SqError> {
+    ) -> Result<(), SqError> {
         if !rq.is_open {
             return Err(SqError::Closed);
         }
@@ -248,19 +248,16 @@ impl<U: QpUser> QueuePair<U> {
             batch.push_front(ctxt);
         }
         if batch.is_empty() {
-            return Ok(rq.posted.len());
+            return Ok(());
         }
         if U::IS_CLIENT {
             trace::xprtrdma_post_recvs(self.cq_number, usize::try_from(batch.len()).unwrap_or(0));
         }
         rq.posted.append(&mut batch);
-        let (posted, mut rest) = (rq.posted.len(), core::ptr::null());
         // SAFETY: The queue is open, so the hardware objects exist. The Receives are on `posted`,
         // from which only their completions take them.
-        let status = to_result(unsafe {
-            bindings::rpcrdma_ib_post_recv(self.hw().qp.as_ptr(), first, &mut rest)
-        });
-        if let Err(error) = status {
+        let status = unsafe { bindings::rpcrdma_ib_post_recv(self.hw().qp.as_ptr(), first) };
+        if let Err(error) = to_result(status) {
             rq.is_open = false;
             drop(rq);
             if U::IS_CLIENT {
@@ -271,7 +268,7 @@ impl<U: QpUser> QueuePair<U> {
             self.user.qp_failed(QpFailure::PostFailed);
             return Err(SqError::Closed);
         }
-        Ok(posted)
+        Ok(())
     }
 }
 

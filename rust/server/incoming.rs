@@ -315,7 +315,6 @@ impl SvcxprtRdma {
         if posted == Err(SqError::NoMem) {
             self.listener.starved_grants.increment();
         }
-        posted?;
-        Ok(())
+        Ok(posted?)
     }
 }
