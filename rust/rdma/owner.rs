@@ -141,13 +141,17 @@ impl<U: QpUser> QpOwner<U> {
             // A connection that reserves MRs works in any case.
             found.unwrap_or(true)
         };
-        let registers_reads = registers_writes || (rdma_ctxs != 0 && hw.id.is_iwarp());
-        let mrs = if registers_reads { rdma_ctxs } else { u32::MAX };
+        let write_mrs = if registers_writes { rdma_ctxs } else { 0 };
+        let read_mrs = if hw.id.is_iwarp() {
+            rdma_ctxs
+        } else {
+            write_mrs
+        };
         let mut sends = List::new();
         for _ in 0..caps.first_sends {
             sends.push_back(SendCtxt::new(&hw.pd, caps.send_size, GFP_KERNEL)?);
         }
-        let sq = SendQueue::new(sq_entries, mrs, sends, caps.first_sends);
+        let sq = SendQueue::new(sq_entries, read_mrs, sends, caps.first_sends);
         // INVARIANT: `hw` is moved into the object that is returned.
         let qp = memory.pin_init_with(try_pin_init!(QueuePair {
             send <- new_spinlock!(sq, "rpcrdma_send"),
@@ -158,8 +162,8 @@ impl<U: QpUser> QpOwner<U> {
             check: Cqe::new(),
             caps: *caps,
             sq_entries,
-            registers_reads,
-            registers_writes,
+            read_mrs,
+            write_mrs,
             region_pages: attributes.region_pages(),
             number,
             cq_number,

@@ -26,9 +26,6 @@ use kernel::{
     workqueue::{self, impl_has_delayed_work, DelayedWork, WorkItem},
 };
 
-/// The fewest MRs in the RDMA core's pool.
-const LEAST_RDMA_CTXS: u32 = 16;
-
 /// Milliseconds between two runs of the watchdog.
 const WATCHDOG_PERIOD: u32 = 10_000;
 
@@ -148,8 +145,8 @@ pub(crate) struct QpCaps {
 impl QpCaps {
     /// The `max_rdma_ctxs` of the queue pair: 0 where the RDMA core registers no memory.
     pub(super) fn max_rdma_ctxs(&self, id: &CmId<Bound>) -> u32 {
-        if self.ranges_per_msg != 0 && may_need_mr(id) {
-            self.ranges_per_msg.max(LEAST_RDMA_CTXS)
+        if may_need_mr(id) {
+            self.ranges_per_msg
         } else {
             0
         }
@@ -185,10 +182,11 @@ pub(crate) struct QueuePair<U: QpUser> {
     pub(super) caps: QpCaps,
     /// Entries of the send queue, without that for the drain.
     pub(super) sq_entries: u32,
-    /// Whether the RDMA core registers memory for RDMA Reads, and for RDMA Writes; and the most
-    /// pages in a range ([`super::device::Attributes::region_pages`]).
-    pub(super) registers_reads: bool,
-    pub(super) registers_writes: bool,
+    /// The most MRs of the RDMA core's pool that RDMA Reads, and RDMA Writes, of one message take:
+    /// all of them, or 0 where the core registers no memory.
+    pub(super) read_mrs: u32,
+    pub(crate) write_mrs: u32,
+    /// The most pages in a range ([`super::device::Attributes::region_pages`]).
     pub(crate) region_pages: NonZeroU32,
     /// The numbers by which `rdma resource show` lists the QP and the CQ.
     pub(crate) number: u32,
@@ -232,35 +230,17 @@ impl<U: QpUser> QueuePair<U> {
     /// The most MRs of the RDMA core's pool that RDMA Reads of so many ranges, with so many pages
     /// in all, take.
     pub(crate) fn mrs_of_reads(&self, ranges: u32, pages: u32) -> u32 {
-        if !self.registers_reads {
-            return 0;
-        }
         let more = pages / self.region_pages;
-        ranges.saturating_add(more).min(self.pool_size())
+        ranges.saturating_add(more).min(self.read_mrs)
     }
 
-    /// The most that RDMA Writes of one message take.
-    pub(crate) fn mrs_of_writes(&self) -> u32 {
-        if self.registers_writes {
-            self.pool_size()
-        } else {
-            0
-        }
-    }
-
-    /// All MRs of the pool, if there is one.
-    fn pool_size(&self) -> u32 {
-        self.caps.ranges_per_msg.max(LEAST_RDMA_CTXS)
-    }
-
-    /// MRs of the pool that `rw` holds: one for each range.
+    /// MRs of the pool that `rw` holds: one for each range, where memory is registered.
     pub(super) fn mrs_of(&self, rw: &RwList) -> u32 {
-        match rw.direction {
-            DataDirection::FromDevice if !self.registers_reads => 0,
-            DataDirection::ToDevice if !self.registers_writes => 0,
-            // There are no more than a u32 counts: each takes a work request.
-            _ => u32::try_from(rw.len()).unwrap_or(u32::MAX),
-        }
+        let most = match rw.direction {
+            DataDirection::FromDevice => self.read_mrs,
+            _ => self.write_mrs,
+        };
+        u32::try_from(rw.len()).map_or(most, |ranges| ranges.min(most))
     }
 
     /// What identifies the queue pair to [`RemoteInvalidation`].

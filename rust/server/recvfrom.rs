@@ -100,7 +100,7 @@ impl CallInfo {
                 qp.mrs_of_reads(index.read_ranges(), self.pages_to_read)
             }
             // What the Reply takes is known when nfsd has encoded it.
-            Some(index) if index.offers_memory => qp.mrs_of_writes(),
+            Some(index) if index.offers_memory => qp.write_mrs,
             _ => 0,
         }
     }
