@@ -129,9 +129,7 @@ impl SvcxprtRdma {
         };
         incoming.pages = incoming.pages.saturating_add(pages);
         self.listener.read_pages.add(pages, Relaxed);
-        let info = ctxt.with_data().1;
-        info.mrs = mrs;
-        info.is_offering = offers;
+        ctxt.with_data().1.mrs = mrs;
         self.reply_load.add(offers.into(), Relaxed);
         Some(ctxt)
     }

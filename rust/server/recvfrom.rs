@@ -57,8 +57,6 @@ pub(crate) struct CallInfo {
     pub(super) placement: Placement,
     /// MRs that are reserved for the RDMA Reads, or for the Writes of the Reply.
     pub(super) mrs: u32,
-    /// Whether the Call counts as one that offers memory.
-    pub(super) is_offering: bool,
     /// Whether a Reply or an error was handed over, or is about to be.
     pub(super) is_answered: bool,
     /// When it was queued, in jiffies.
@@ -249,7 +247,7 @@ fn deliver(mut ctxt: RecvBox) -> Option<SvcCall<RecvBox>> {
 pub(super) fn release_ctxt(qp: &Qp, ctxt: RecvBox) {
     let info = ctxt.data();
     let (mrs, is_answered) = (info.mrs, info.is_answered);
-    let (arrival, is_offering) = (info.arrival, info.is_offering);
+    let (arrival, is_offering) = (info.arrival, info.offers_memory());
     qp.put_recv(ctxt);
     qp.unreserve(mrs);
     qp.user().end_call(arrival, is_offering);
