@@ -168,7 +168,7 @@ fn fill_gaps(call: &ReceivedCall<'_>, pages: &mut PageVec) -> bool {
 }
 
 /// Adds the RDMA Writes of the Reply to `call`, whose message has this `cid`, and moves the pages
-/// of the Reply to the context. Returns the bytes that the Writes have.
+/// of the Reply to the context, whose data is [`SendInfo::Reply`].
 pub(super) fn add_writes(
     qp: &Qp,
     cid: u32,
@@ -176,14 +176,13 @@ pub(super) fn add_writes(
     rqst: Replying<'_>,
     plan: &ReplyPlan<'_>,
     call: &ReceivedCall<'_>,
-) -> Result<u64> {
+) -> Result {
     let (conn, pages) = (qp.user(), ctxt.pages()?);
     let layout = rqst.move_pages(pages, |pages, count| {
         conn.wait_for_memory(|| pages.reserve(count, GFP_KERNEL))
     })?;
     let count = u32::try_from(pages.len())?;
-    // From here on putting the context's pages subtracts them from the two counts below.
-    *ctxt.data() = SendInfo::Writes;
+    // `pages_put` subtracts them.
     conn.reply_load.add(count, Relaxed);
     conn.listener.reply_pages.add(count, Relaxed);
     // Head, pages and tail are in different ranges: two of the Writes may be split.
@@ -192,16 +191,13 @@ pub(super) fn add_writes(
     // Each Write can begin and end within a page.
     let elements = layout.part_count().saturating_add(writes.saturating_mul(2));
     conn.wait_for_memory(|| ctxt.reserve_rw(DataDirection::ToDevice, ranges, elements))?;
-    let (mut index, mut bytes) = (0u32, 0u64);
-    for (at, mut target) in plan.rdma_writes(call) {
+    for (index, (at, mut target)) in (0..).zip(plan.rdma_writes(call)) {
         let segment = (target.handle, target.length, target.offset);
         trace::svcrdma_encode_wseg(qp.cq_number, cid, index, 0, segment);
-        index = index.saturating_add(1);
-        bytes = bytes.saturating_add(u64::from(target.length));
         let (start, length) = (usize::try_from(at)?, usize::try_from(target.length)?);
         layout.for_each_range(start, length, |range| add(qp, ctxt, range, &mut target))?;
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// Adds the transfer of `range` from or to `segment`, whose offset moves on.

@@ -14,6 +14,7 @@ use crate::{
     proto::{
         responder::{encode::encode_garbage_args, placement::ReplyPlan, refusal::ResponderRefusal},
         wire::{
+            chunk::Segment,
             error::{ErrorBody, ErrorMessage},
             header::Xid,
         },
@@ -35,8 +36,6 @@ pub(crate) enum SendInfo {
     Idle,
     /// RDMA Reads for the Call in this message.
     Reads(RecvBox),
-    /// RDMA Writes of a Reply that is being built.
-    Writes,
     /// A Reply of nfsd.
     Reply(ReplyInfo),
     /// An RDMA_ERROR.
@@ -110,11 +109,13 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvBox>) 
     let end = copy_inline(send_ctxt.bytes(), &rqst, &plan)?;
     let taken = rqst.began();
     let inv_handle = call.handle_to_invalidate(&conn.thresholds);
-    let mut reply = ReplyInfo {
+    let segments = u32::try_from(plan.rdma_writes(&call).count())?;
+    let bytes = |sum: u64, (_, target): (_, Segment)| sum.saturating_add(target.length.into());
+    *send_ctxt.data() = SendInfo::Reply(ReplyInfo {
         xid: index.xid,
         form: Form::new(index, &plan),
-        segments: 0,
-        bytes: 0,
+        segments,
+        bytes: plan.rdma_writes(&call).fold(0, bytes),
         inline: plan.inline_len,
         has_invalidated: inv_handle.is_some(),
         times: CallTimes {
@@ -122,12 +123,11 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvBox>) 
             taken,
             replied,
         },
-    };
-    if reply.form.reply != 0 {
-        reply.segments = u32::try_from(plan.rdma_writes(&call).count())?;
-        let mut fits = reply.segments <= MAX_RDMA_WRITES;
+    });
+    if segments != 0 {
+        let mut fits = segments <= MAX_RDMA_WRITES;
         if fits {
-            reply.bytes = add_writes(qp, cid, &mut send_ctxt, rqst, &plan, &call)?;
+            add_writes(qp, cid, &mut send_ctxt, rqst, &plan, &call)?;
             fits = send_ctxt.fits();
         }
         if !fits {
@@ -142,7 +142,6 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvBox>) 
     encoded.map_err(|_| EMSGSIZE)?;
     let unused = info.mrs.saturating_sub(send_ctxt.mrs());
     info.mrs = 0;
-    *send_ctxt.data() = SendInfo::Reply(reply);
     send_ctxt.post_send(end, inv_handle)?;
     qp.unreserve(unused);
     Ok(())

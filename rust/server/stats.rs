@@ -127,7 +127,7 @@ impl Stats {
     pub(super) fn sent(&self, sent: &SendInfo) {
         let counters = &self.counters;
         match sent {
-            SendInfo::Idle | SendInfo::Writes | SendInfo::Reads(_) => {}
+            SendInfo::Idle | SendInfo::Reads(_) => {}
             SendInfo::Reply(reply) => self.replied(reply),
             SendInfo::Error(ErrorBody::Version(_)) => counters.vers_errors_sent.increment(),
             SendInfo::Error(ErrorBody::Chunk) => counters.chunk_errors_sent.increment(),

@@ -174,7 +174,7 @@ impl QpUser for SvcxprtRdma {
     fn pages_put(&self, data: &SendInfo, pages: usize) {
         // `add_writes` counted them in a u32.
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);
-        if let SendInfo::Writes | SendInfo::Reply(_) = data {
+        if let SendInfo::Reply(_) = data {
             self.reply_load.fetch_sub(pages, Relaxed);
             self.listener.reply_pages.fetch_sub(pages, Relaxed);
         }
