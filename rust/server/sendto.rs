@@ -6,7 +6,6 @@ use super::{
     recvfrom::release_ctxt,
     rw::{add_writes, SendBox},
     sizes::MAX_RDMA_WRITES,
-    stats::CallTimes,
     transport::{Owner, RecvBox},
 };
 use crate::{
@@ -26,7 +25,10 @@ use crate::{
     },
     trace,
 };
-use kernel::{prelude::*, time::Instant};
+use kernel::{
+    prelude::*,
+    time::{Instant, Monotonic},
+};
 
 /// What a chain of work requests is for.
 #[derive(Default)]
@@ -57,7 +59,11 @@ pub(crate) struct ReplyInfo {
     /// Bytes after the transport header.
     pub(super) inline: u32,
     pub(super) has_invalidated: bool,
-    pub(super) times: CallTimes,
+    /// When the last completion came that the Call waited for.
+    pub(super) complete: Instant<Monotonic>,
+    /// When a thread of the service took the Call, and when it came back with the Reply.
+    pub(super) taken: Instant<Monotonic>,
+    pub(super) replied: Instant<Monotonic>,
 }
 
 /// `xpo_result_payload`: records a result that may be placed directly.
@@ -118,11 +124,9 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvBox>) 
         bytes: plan.rdma_writes(&call).fold(0, bytes),
         inline: plan.inline_len,
         has_invalidated: inv_handle.is_some(),
-        times: CallTimes {
-            complete: info.complete.unwrap_or(taken),
-            taken,
-            replied,
-        },
+        complete: info.complete.unwrap_or(taken),
+        taken,
+        replied,
     });
     if segments != 0 {
         let mut fits = segments <= MAX_RDMA_WRITES;

@@ -14,12 +14,7 @@ use crate::{
     stats::{counters, Counter, Form, Forms, Histogram},
     sysctl::ServerCounter,
 };
-use kernel::{
-    prelude::*,
-    seq_file::SeqFile,
-    seq_print,
-    time::{Delta, Instant, Monotonic},
-};
+use kernel::{prelude::*, seq_file::SeqFile, seq_print, time::Delta};
 
 counters! {
     /// The counters of a connection.
@@ -72,17 +67,6 @@ impl Form {
             reply: u8::from(is_placed) | u8::from(plan.reply_chunk_len != 0) << 1,
         }
     }
-}
-
-/// When an RPC passed from one stage to the next.
-#[derive(Clone, Copy)]
-pub(crate) struct CallTimes {
-    /// The last completion that its Call waited for.
-    pub(super) complete: Instant<Monotonic>,
-    /// A thread of the service has taken it.
-    pub(super) taken: Instant<Monotonic>,
-    /// The thread has come back with the Reply.
-    pub(super) replied: Instant<Monotonic>,
 }
 
 /// All that is counted.
@@ -149,10 +133,9 @@ impl Stats {
         if reply.has_invalidated {
             counters.remote_invalidations.increment();
         }
-        let times = &reply.times;
-        self.waiting.record(times.taken - times.complete);
-        self.executing.record(times.replied - times.taken);
-        self.sending.record(times.replied.elapsed());
+        self.waiting.record(reply.taken - reply.complete);
+        self.executing.record(reply.replied - reply.taken);
+        self.sending.record(reply.replied.elapsed());
     }
 
     /// Counts a chain that becomes pending.
