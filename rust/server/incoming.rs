@@ -89,7 +89,8 @@ impl SvcxprtRdma {
     }
 
     /// Takes the next Call, if a thread may take it now, and clears XPT_DATA if there is none.
-    /// Called by the thread that has marked the transport as busy.
+    /// Called by the thread that has marked the transport as busy. XPT_DATA may be clear: a thread
+    /// also comes for a deferred Call, which another one may have taken.
     pub(super) fn take(&self, qp: &Qp) -> Option<RecvBox> {
         let mut incoming = self.incoming.lock();
         let ctxt = self.try_take(&mut incoming, qp);

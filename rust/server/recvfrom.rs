@@ -197,12 +197,12 @@ pub(super) fn reads_done(qp: &Qp, mut ctxt: RecvBox, pages: Option<PageVec>) {
     qp.user().requeue(qp, ctxt);
 }
 
-/// `xpo_recvfrom`: takes the next message. Returns it if it is a complete Call.
-pub(super) fn recvfrom(qp: &Owner, rqst: &mut Receiving<'_>) -> Option<SvcCall<RecvBox>> {
-    // A thread may come though XPT_DATA is clear, for a deferred Call that another one has taken.
-    let taken = qp.user().take(qp);
-    rqst.clear_busy();
-    let mut ctxt = taken?;
+/// `xpo_recvfrom`: returns the Call in a message that was taken, if it is complete.
+pub(super) fn recvfrom(
+    qp: &Owner,
+    mut ctxt: RecvBox,
+    rqst: &mut Receiving<'_>,
+) -> Option<SvcCall<RecvBox>> {
     let _scope = ReclaimScope::noio();
     let info = ctxt.data();
     let refusal = match info.what {

@@ -139,8 +139,12 @@ impl SvcTransport for Connection {
 impl SvcConnection for Connection {
     type Call = RecvBox;
 
-    fn recvfrom(&self, rqst: &mut Receiving<'_>) -> Option<SvcCall<RecvBox>> {
-        recvfrom::recvfrom(&self.qp, rqst)
+    fn take(&self) -> Option<RecvBox> {
+        self.qp.user().take(&self.qp)
+    }
+
+    fn recvfrom(&self, call: RecvBox, rqst: &mut Receiving<'_>) -> Option<SvcCall<RecvBox>> {
+        recvfrom::recvfrom(&self.qp, call, rqst)
     }
 
     fn result_payload(&self, call: KeptCall<'_, RecvBox>, at: u32, length: u32) {

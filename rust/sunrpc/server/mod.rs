@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | `xpo_create` | [`SvcListener::listen`], with a [`NewXprt`] |
 //! | `xpo_accept` | [`SvcListener::accept`], with an [`Accepting`] |
-//! | `xpo_recvfrom` | [`SvcConnection::recvfrom`], with a [`Receiving`] |
+//! | `xpo_recvfrom` | [`SvcConnection::take`], then [`SvcConnection::recvfrom`] |
 //! | `xpo_sendto` | [`SvcConnection::sendto`], with a [`Replying`] |
 //! | `xpo_result_payload` | [`SvcConnection::result_payload`] |
 //! | `xpo_release_ctxt` | [`SvcConnection::release_ctxt`] |
@@ -15,10 +15,10 @@
 //! | `send_request` of the backward direction | [`BcConnection::bc_sendto`] |
 //!
 //! Contexts: `accept`, `recvfrom`, `result_payload` and `sendto` run on threads of the service and
-//! may sleep. Several of them may run for one connection at a time, except that `recvfrom` runs
-//! alone until [`Receiving::clear_busy`]. `release_ctxt` runs there too, and wherever a Call
-//! that was deferred is dropped; it may sleep. `xpo_has_wspace` says yes for all transports:
-//! `recvfrom` decides.
+//! may sleep. Several of them may run for one connection at a time. `take` runs there too, does not
+//! sleep, and is called by one thread at a time. `release_ctxt` runs there, and wherever a Call
+//! that was deferred is dropped; it may sleep. `xpo_has_wspace` says yes for all transports: `take`
+//! decides.
 //!
 //! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h)
 

@@ -109,12 +109,15 @@ impl<T: SvcConnection> ConnectionOps<T> {
     /// - `rqstp` belongs to the calling thread, and its transport is a connection with this table,
     ///   which stays allocated.
     unsafe extern "C" fn recvfrom(rqstp: *mut bindings::svc_rqst) -> c_int {
-        // SAFETY: The request and its transport are valid during the callback.
+        // SAFETY: The request and its transport are valid during the callback. This thread has
+        // marked the transport as busy until `svc_xprt_received`.
         unsafe {
             let xprt = SvcXprt::from_raw((*rqstp).rq_xprt);
             let connection = xprt.transport::<T>();
+            let taken = connection.take();
+            bindings::svc_xprt_received(xprt.as_raw());
             let mut rqst = Receiving::new(rqstp, xprt);
-            let call = connection.recvfrom(&mut rqst);
+            let call = taken.and_then(|call| connection.recvfrom(call, &mut rqst));
             rqst.finish(call)
         }
     }
@@ -211,7 +214,7 @@ impl<T: SvcConnection> ConnectionOps<T> {
     }
 }
 
-/// Called by svc_xprt_enqueue(); does not sleep. Always yes: `recvfrom` decides, under its lock.
+/// Called by svc_xprt_enqueue(); does not sleep. Always yes: `take` decides, under its lock.
 extern "C" fn has_wspace(_raw: *mut bindings::svc_xprt) -> c_int {
     1
 }

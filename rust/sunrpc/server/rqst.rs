@@ -53,12 +53,10 @@ impl<'a, M: OwnedMessage> KeptCall<'a, M> {
 ///
 /// # Invariants
 ///
-/// `rqst` belongs to the calling thread, and `xprt` is its transport. The transport is marked as
-/// busy by this thread, unless `is_released`.
+/// `rqst` belongs to the calling thread, and `xprt` is its transport.
 pub(crate) struct Receiving<'a> {
     rqst: NonNull<bindings::svc_rqst>,
     xprt: &'a SvcXprt,
-    is_released: bool,
 }
 
 impl<'a> Receiving<'a> {
@@ -66,8 +64,7 @@ impl<'a> Receiving<'a> {
     ///
     /// # Safety
     ///
-    /// The type's invariants hold; the thread has marked the transport as busy, and `xpo_recvfrom`
-    /// was just called.
+    /// The type's invariants hold, and `xpo_recvfrom` was just called.
     pub(super) unsafe fn new(rqst: *mut bindings::svc_rqst, xprt: &'a SvcXprt) -> Self {
         // SAFETY: `rqst` belongs to the calling thread (this function's contract). No page of the
         // Reply is in use yet.
@@ -80,17 +77,6 @@ impl<'a> Receiving<'a> {
             // contract).
             rqst: unsafe { NonNull::new_unchecked(rqst) },
             xprt,
-            is_released: false,
-        }
-    }
-
-    /// Lets other threads look for Calls on the transport, once this one has taken the next Call or
-    /// there is none.
-    pub(crate) fn clear_busy(&mut self) {
-        if !core::mem::replace(&mut self.is_released, true) {
-            // SAFETY: By the type's invariant this thread has marked the transport as busy until
-            // now.
-            unsafe { bindings::svc_xprt_received(self.xprt.as_raw()) };
         }
     }
 
@@ -116,7 +102,6 @@ impl<'a> Receiving<'a> {
     /// Passes `call`, if there is one, to sunrpc as that of the request. Returns what `recvfrom` is
     /// to return.
     pub(super) fn finish<M: OwnedMessage>(mut self, call: Option<SvcCall<M>>) -> c_int {
-        self.clear_busy();
         let accepted = call.map_or(Ok(0), |call| self.accept(call));
         accepted.unwrap_or_else(|error| {
             self.xprt.deferred_close();

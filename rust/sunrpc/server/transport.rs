@@ -46,8 +46,12 @@ pub(crate) trait SvcConnection: SvcTransport {
     /// The message of a Call, which is kept for its Reply.
     type Call: OwnedMessage;
 
-    /// `xpo_recvfrom`: the next complete Call. May sleep after [`Receiving::clear_busy`].
-    fn recvfrom(&self, rqst: &mut Receiving<'_>) -> Option<SvcCall<Self::Call>>;
+    /// `xpo_recvfrom`: takes the next message, while the transport is marked as busy. Does not
+    /// sleep.
+    fn take(&self) -> Option<Self::Call>;
+
+    /// `xpo_recvfrom`, after [`Self::take`]: the Call in the message, if it is complete. May sleep.
+    fn recvfrom(&self, call: Self::Call, rqst: &mut Receiving<'_>) -> Option<SvcCall<Self::Call>>;
 
     /// `xpo_result_payload`: the `length` bytes of the Reply from `at` on are one result that may
     /// be placed directly. Results are passed in order. If this one does not fit its chunk, the
