@@ -372,9 +372,6 @@ impl Replying<'_> {
 pub(crate) struct ResultLayout([(Option<(usize, usize)>, usize); 3]);
 
 impl ResultLayout {
-    /// The most parts that a range can have in addition to its pages.
-    const EXTRA_PARTS: usize = 3;
-
     /// Passes to `each` where the `length` bytes from `at` on are: in the head, the pages, and the
     /// tail.
     ///
@@ -408,11 +405,12 @@ impl ResultLayout {
         }
     }
 
-    /// The number of parts that the Reply has at most, for an estimate.
+    /// The number of parts that the Reply has at most, for an estimate: its pages, the head and
+    /// the tail, which are within a page each.
     pub(crate) fn part_count(&self) -> usize {
         let [_, (start, length), _] = self.0;
         let end = start.map_or(0, |(_, offset)| offset.saturating_add(length));
-        end.div_ceil(PAGE_SIZE).saturating_add(Self::EXTRA_PARTS)
+        end.div_ceil(PAGE_SIZE).saturating_add(2)
     }
 }
 
