@@ -151,7 +151,7 @@ impl<U: QpUser> QpOwner<U> {
         for _ in 0..caps.first_sends {
             sends.push_back(SendCtxt::new(&hw.pd, caps.send_size, GFP_KERNEL)?);
         }
-        let sq = SendQueue::new(sq_entries, read_mrs, sends, caps.first_sends);
+        let sq = SendQueue::new(sq_entries, read_mrs, sends);
         // INVARIANT: `hw` is moved into the object that is returned.
         let qp = memory.pin_init_with(try_pin_init!(QueuePair {
             send <- new_spinlock!(sq, "rpcrdma_send"),

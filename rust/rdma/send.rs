@@ -100,15 +100,15 @@ pub(super) struct SendQueue<U: QpUser> {
 impl<U: QpUser> SendQueue<U> {
     /// An open queue with `entries` free entries, `mrs` MRs of the RDMA core's pool, and these
     /// contexts.
-    pub(super) const fn new(entries: u32, mrs: u32, idle: List<SendCtxt<U>>, made: u32) -> Self {
+    pub(super) fn new(entries: u32, mrs: u32, idle: List<SendCtxt<U>>) -> Self {
         Self {
             is_open: true,
             is_checking: false,
             free: entries,
             free_min: entries,
             free_mrs: mrs,
+            made: idle.len(),
             idle,
-            made,
             unsignalled: List::new(),
             posted: List::new(),
             pending: List::new(),

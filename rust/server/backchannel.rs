@@ -15,12 +15,12 @@ use crate::{
     },
     sunrpc::{
         server::{BcClass, BcConnection},
-        SendError, XdrBuf, IDENT_BACKWARD,
+        SendError, XdrBuf,
     },
 };
 use kernel::{alloc::flags::__GFP_NOWARN, pr_warn_once, prelude::*};
 
-static CLASS: BcClass<Connection> = BcClass::new(c"rdma backchannel", IDENT_BACKWARD);
+static CLASS: BcClass<Connection> = BcClass::new(c"rdma backchannel");
 
 impl BcConnection for Connection {
     const CREDITS: u32 = BACKWARD_CREDITS;

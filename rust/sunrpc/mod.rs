@@ -19,7 +19,7 @@ mod xdr_buf;
 
 pub(crate) use crate::bindings::{total_pages, Host, PageRange, PageVec, SocketAddress};
 pub(crate) use queue::ReclaimScope;
-pub(crate) use registration::{ClassRegistration, ClassUser, IDENT_BACKWARD, IDENT_RDMA};
+pub(crate) use registration::{ClassRegistration, ClassUser, IDENT_RDMA};
 pub(crate) use rpc_xprt::{jiffies, jiffies_to_ms};
 pub(crate) use send_error::SendError;
 pub(crate) use xdr_buf::XdrBuf;

@@ -22,7 +22,7 @@ pub(crate) const IDENT_RDMA: i32 = bindings::xprt_transports_XPRT_TRANSPORT_RDMA
 
 /// The number of the class "rdma backchannel" (`XPRT_TRANSPORT_BC_RDMA`): that of "rdma", with the
 /// backchannel bit set.
-pub(crate) const IDENT_BACKWARD: i32 = bindings::xprt_transports_XPRT_TRANSPORT_BC_RDMA;
+pub(super) const IDENT_BACKWARD: i32 = bindings::xprt_transports_XPRT_TRANSPORT_BC_RDMA;
 
 /// `struct xprt_class` with its netids. sunrpc reads them up to the first empty one.
 #[repr(C)]

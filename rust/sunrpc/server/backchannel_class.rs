@@ -33,8 +33,8 @@ pub(crate) struct BcClass<C>(Class, PhantomData<fn(C)>);
 
 impl<C: BcConnection> BcClass<C> {
     /// As for [`Class::new`].
-    pub(crate) const fn new(name: &'static CStr, ident: i32) -> Self {
-        Self(Class::new(name, ident, [c"", c""]), PhantomData)
+    pub(crate) const fn new(name: &'static CStr) -> Self {
+        Self(Class::new(name, IDENT_BACKWARD, [c"", c""]), PhantomData)
     }
 
     /// As for [`Class::enter`].
