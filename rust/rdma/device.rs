@@ -49,27 +49,27 @@ pub(crate) trait Removal: Send + Sync {
 ///
 /// # Invariants
 ///
-/// `device.users` contains `whom`, once for this object, until the notification was delivered.
+/// `device.users` contains `user`, once for this object, until the notification was delivered.
 pub(crate) struct RemovalNotice {
     device: Arc<Device>,
-    whom: Arc<dyn Removal>,
+    user: Arc<dyn Removal>,
 }
 
 impl RemovalNotice {
-    /// Has `whom` notified when `device` is removed. May sleep.
+    /// Has `user` notified when `device` is removed. May sleep.
     ///
     /// # Errors
     ///
     /// `ENODEV` if it is already being removed, or `ENOMEM`.
-    pub(crate) fn new(device: &Arc<Device>, whom: Arc<dyn Removal>) -> Result<Self> {
-        let node = Node::new(whom.clone())?;
+    pub(crate) fn new(device: &Arc<Device>, user: Arc<dyn Removal>) -> Result<Self> {
+        let node = Node::new(user.clone())?;
         let mut users = device.users.lock();
         (*users).as_mut().ok_or(ENODEV)?.push_back(node);
         drop(users);
         // INVARIANT: Just added.
         Ok(Self {
             device: device.clone(),
-            whom,
+            user,
         })
     }
 }
@@ -77,7 +77,7 @@ impl RemovalNotice {
 impl Drop for RemovalNotice {
     fn drop(&mut self) {
         let is_own = |node: &Node<Arc<dyn Removal>>| {
-            core::ptr::addr_eq(&raw const *node.value, &raw const *self.whom)
+            core::ptr::addr_eq(&raw const *node.value, &raw const *self.user)
         };
         let mut users = self.device.users.lock();
         let node = (*users).as_mut().map(|users| users.remove_first(is_own));
