@@ -357,7 +357,8 @@ impl Drop for RawCmId {
         // destroyed before it. The call waits for a running event handler; the handlers hold no
         // reference to a `RawCmId`, so none of them runs this.
         unsafe { bindings::rdma_destroy_id(self.ptr.as_ptr()) };
-        // SAFETY: By the type's invariant; no handler can run any longer.
+        // SAFETY: `context` came from `Arc::into_raw`, and is released only here (type invariant).
+        // `rdma_destroy_id()` has waited for the handlers.
         unsafe { (self.release)(self.context) };
     }
 }

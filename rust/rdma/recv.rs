@@ -294,7 +294,7 @@ impl<U: QpUser> CqContext<'_, U> {
 }
 
 // SAFETY: The field has this type. Receives are posted only on the queue pair that has made them:
-// by their PD, which has only one.
+// `put_idle` keeps one only if its buffer has the PD of the queue pair, which no other one has.
 unsafe impl<U: QpUser> Complete for RecvCtxt<U> {
     type User = U;
 

@@ -160,7 +160,8 @@ impl RwList {
     ) -> *mut bindings::ib_send_wr {
         let port = hw.id.port();
         self.ctxts.iter_mut().rev().fold(last, |next, ctxt| {
-            // SAFETY: It was mapped for this queue pair.
+            // SAFETY: The context is mapped for this queue pair (type invariant), and is posted
+            // before it changes (this function's contract).
             unsafe {
                 bindings::rdma_rw_ctx_wrs(ctxt.ctx.as_mut_ptr(), hw.qp.as_ptr(), port, cqe, next)
             }

@@ -89,7 +89,7 @@ impl Backchannel {
         trace::xprtrdma_cb_call(xprt.id(), xid);
         let rqst = KBox::into_raw(rqst);
         // SAFETY: The request is complete, and if it is queued `bc_free_rqst` returns it. Otherwise
-        // nobody else knows of it.
+        // this thread still owns it.
         unsafe {
             let is_queued = bindings::rpcrdma_bc_enqueue(rqst.cast());
             if !is_queued {

@@ -53,7 +53,8 @@ pub(crate) struct PinnedRqst(NonNull<bindings::rpc_rqst>);
 // SAFETY: Any thread may complete a pinned request.
 unsafe impl Send for PinnedRqst {}
 
-// SAFETY: By the type's invariant.
+// SAFETY: The request is a forward one with a task, between `buf_alloc` and `buf_free` (type
+// invariant).
 unsafe impl ForwardRqst for PinnedRqst {
     fn raw(&self) -> *mut bindings::rpc_rqst {
         self.0.as_ptr()

@@ -103,7 +103,8 @@ unsafe fn lens_of(message: *const bindings::xdr_buf) -> [usize; 3] {
 #[repr(transparent)]
 pub(crate) struct Rqst(Opaque<bindings::rpc_rqst>);
 
-// SAFETY: By the type's invariant.
+// SAFETY: The request is a forward one with a task, between `buf_alloc` and `buf_free` (type
+// invariant).
 unsafe impl ForwardRqst for Rqst {
     fn raw(&self) -> *mut bindings::rpc_rqst {
         self.0.get()

@@ -340,7 +340,8 @@ impl Replying<'_> {
         let first = match first.filter(|first| *first < self.pages().len()) {
             Some(first) => first,
             // NFSv2's READLINK has a pointer to its only page elsewhere.
-            // SAFETY: It has pages.
+            // SAFETY: `page_len` is not 0, so `pages` points to a page pointer at least: `res` is a
+            // complete message (type invariant).
             None if end <= PAGE_SIZE => self.position(unsafe { *res.pages }).ok_or(EIO)?,
             None => return Err(EIO),
         };
