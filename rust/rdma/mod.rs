@@ -16,12 +16,12 @@
 //! cm.rs, listener.rs       connection identifiers, by state; listening addresses
 //! cq.rs, dma.rs, list.rs   completion queues, buffers mapped for DMA, a list of boxes
 //! mr.rs, sg.rs             memory regions, by state, and the memory that they are mapped over
-//! mr_slots.rs              those that the peer can reach
+//! mr_slots.rs              the registered MRs of each Call
 //! rw.rs                    RDMA Reads and Writes, by means of the RDMA core
 //! qp.rs, owner.rs          the queue pair of either role; its hardware objects, and its end
 //! send.rs, send_ctxt.rs    its send queue, and the chains of work requests
 //! recv.rs                  its receive queue
-//! check.rs, watchdog.rs    whether the peer lives, and lets chains complete
+//! check.rs, watchdog.rs    the check of a silent peer, the watchdog of a server's send queue
 //! ```
 //!
 //! Each connection has one [`QueuePair`], in both roles; its [`QpUser`] is the connection. A

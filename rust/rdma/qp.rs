@@ -67,15 +67,16 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
     /// stay until the connection ends.
     fn localinv_done(_cx: &mut CqContext<'_, Self>, _index: usize, _mrs: MrList<Idle>) {}
 
-    /// An RDMA Read or Write of a chain has failed; [`Self::qp_failed`] is called next.
+    /// A request other than the signalled one has failed, or the last RDMA Read;
+    /// [`Self::qp_failed`] is called next.
     fn part_failed(&self, _data: &Self::Send, _status: WcStatus) {}
 
     /// No Send context is idle (client), or a chain becomes pending (server). Called with the lock
     /// of the send queue held, by any thread.
     fn sq_full(&self);
 
-    /// There is room on the send queue for which somebody has waited ([`SqError::Full`],
-    /// [`QueuePair::reserve`]). Also called by threads.
+    /// There is room on the send queue after [`SqError::Full`] or a failed [`QueuePair::reserve`].
+    /// Also called by threads.
     ///
     /// [`SqError::Full`]: super::SqError::Full
     fn sq_available(&self);

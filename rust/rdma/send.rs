@@ -358,8 +358,8 @@ unsafe impl<U: QpUser> Complete for SendCtxt<U> {
         sq.idle.append(&mut ctxt.covers);
         sq.idle.push_front(ctxt);
         sq.watchdog.done(is_read);
-        // Pending chains take the entries of this one: no more are posted in one locking than a
-        // chain has.
+        // Pending chains take the entries that are free now. Bounded: each takes at least one, and
+        // there are at most `sq_entries`.
         let mut posted = Ok(());
         if failure.is_none() {
             while let Some(next) = sq.next_pending() {

@@ -24,7 +24,7 @@ use crate::{
 use core::{mem::ManuallyDrop, ptr::null_mut};
 use kernel::{alloc::Flags, dma::DataDirection, prelude::*, sync::Arc};
 
-/// The resources of one chain. It goes round between its user and the send queue.
+/// The resources of one chain. Owned by a [`SendBox`], or by one list of the send queue.
 pub(super) struct SendCtxt<U: QpUser> {
     link: Link<Self>,
     /// Of the last request, if that is signalled.
@@ -185,7 +185,8 @@ impl<U: QpUser> QueuePair<U> {
         }
         let mut error = SqError::NoMem;
         if ctxt.is_none() && U::IS_CLIENT {
-            // The last idle one was posted signalled, so there will be a completion.
+            // The last idle context is posted signalled, or put back by `SendBox::drop`; either
+            // calls `unlock`.
             sq.wants_sq = true;
             self.user.sq_full();
             error = SqError::Full;

@@ -25,10 +25,10 @@
 //! waits for the peer: a chain that the send queue has too few free entries for is pending, and the
 //! completion that frees entries posts it.
 //!
-//! Lock order: `SvcxprtRdma::incoming`, then the lock of the send queue. The listener's
-//! (`SvcRdmaListener::state`) is held while it begins and stops listening. All others are leaves;
-//! that of the receive queue is also taken with `incoming` held, and so are those of
-//! svc_xprt_enqueue().
+//! Lock order: `SvcxprtRdma::incoming`, then the lock of the send queue, that of the receive queue,
+//! or those of svc_xprt_enqueue(). `Bc`, then sunrpc's `queue_lock`, then its `transport_lock`. The
+//! listener's (`SvcRdmaListener::state`) is held while it begins and stops listening. All others
+//! are leaves.
 
 mod accept;
 mod backchannel;

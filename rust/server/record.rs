@@ -163,7 +163,7 @@ impl ListenerShared {
     /// Records the end of a connection that was accepted.
     pub(super) fn ended(&self, peer: &SocketAddress, cause: Cause) {
         self.ends.lock().add(cause);
-        // One of both sides asked for these.
+        // Requested by either end, or by the administrator.
         let is_asked_for = matches!(
             cause,
             Cause::Closed | Cause::Disconnected | Cause::DeviceRemoved

@@ -316,8 +316,8 @@ impl<T: BcConnection> BcXprtOps<T> {
             // If it failed it waits for its timeout, as if it had been sent: nfsd repeats what has
             // failed without a pause.
             Ok(()) | Err(SendError::TooLarge | SendError::Failed) => 0,
-            // For the same reason it is to be sent later, until a thread closes the connection, and
-            // disconnects the transport.
+            // Retry after 250 ms, until a thread has disconnected the transport: nfsd would repeat
+            // a failed Call immediately.
             Err(SendError::NotConnected) if xprt.is_connected() => SendError::NoMemory.to_errno(),
             Err(error) => error.to_errno(),
         }
