@@ -166,6 +166,7 @@ impl Responder<'_> {
         if world.fabric.link.carries(generation) {
             world.fabric.hang_up(End::Responder)?;
         }
-        self.disconnect(world)
+        self.disconnect(world);
+        Ok(())
     }
 }

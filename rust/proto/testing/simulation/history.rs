@@ -100,12 +100,6 @@ pub(crate) struct Tally {
     pub(crate) remote_invalidations: u64,
     /// Calls that had to wait for a credit.
     pub(crate) waits: u64,
-    /// Times that Calls waited for pages of their connection.
-    pub(crate) page_waits: u64,
-    /// Times that Calls waited for pages of all connections.
-    pub(crate) room_waits: u64,
-    /// Calls that got more pages than there are, as no other one had any.
-    pub(crate) beyond_limit: u64,
     /// Calls that the responder's duplicate request cache answered.
     pub(crate) duplicates: u64,
     /// Restarts of the responder.
@@ -148,7 +142,7 @@ impl Tally {
     }
 
     /// All numbers.
-    fn fields(&mut self) -> [&mut u64; 29] {
+    fn fields(&mut self) -> [&mut u64; 26] {
         [
             &mut self.events,
             &mut self.connections,
@@ -161,9 +155,6 @@ impl Tally {
             &mut self.reply_chunks,
             &mut self.remote_invalidations,
             &mut self.waits,
-            &mut self.page_waits,
-            &mut self.room_waits,
-            &mut self.beyond_limit,
             &mut self.duplicates,
             &mut self.restarts,
             &mut self.timeouts,

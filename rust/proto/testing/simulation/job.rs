@@ -9,8 +9,6 @@ use super::message::Messages;
 pub(super) enum JobState {
     /// The Call has not arrived, or is lost with its connection.
     New,
-    /// It waits for pages, behind those with a lower number.
-    Waiting(u32),
     /// So many RDMA Reads are under way.
     Reading(u32),
     /// The upper layer has it.
@@ -26,8 +24,6 @@ pub(crate) struct Job {
     pub(super) state: JobState,
     /// The Call that is to be answered, if its connection still is there.
     pub(super) slot: Option<usize>,
-    /// The pages that it has while its data is fetched.
-    pub(super) pages: u32,
 }
 
 impl Job {
@@ -36,18 +32,16 @@ impl Job {
         xid: 0,
         state: JobState::New,
         slot: None,
-        pages: 0,
     };
 
-    /// Forgets the connection; the pages that the Call had.
-    pub(super) fn disconnect(&mut self, messages: &mut Messages<'_>) -> u32 {
+    /// Forgets the connection.
+    pub(super) fn disconnect(&mut self, messages: &mut Messages<'_>) {
         if let Some(slot) = self.slot.take() {
             messages.free(slot);
         }
-        if matches!(self.state, JobState::Waiting(_) | JobState::Reading(_)) {
+        if matches!(self.state, JobState::Reading(_)) {
             self.state = JobState::New;
         }
-        core::mem::take(&mut self.pages)
     }
 }
 

@@ -16,8 +16,6 @@
 //! - a Call is served once for each incarnation of the responder, which keeps a duplicate request
 //!   cache; the requester serves backward Calls at least once;
 //! - a Call whose chunks name no memory costs some connections, and then fails;
-//! - Calls have no more pages than there are at the responder, unless one has all of them, and none
-//!   waits for pages that are left;
 //! - nothing stays registered, nothing stays taken, and nothing stays undone.
 //!
 //! | file | subject |
@@ -29,11 +27,9 @@
 //! | [`requester`], [`connecting`], [`killed`], [`callbacks`] | the end that connects |
 //! | [`form`], [`offer`], [`transmit`], [`check`] | its Calls, and their Replies |
 //! | [`responder`], [`job`], [`service`], [`answer`], [`backward`] | the end that listens |
-//! | [`pages`], [`admission`] | where it puts what it fetches, and the Calls that wait for that |
 //! | [`faults`] | what it sends although it must not |
 //! | [`run`], [`history`] | one run, and what happened |
 
-pub(crate) mod admission;
 pub(crate) mod answer;
 pub(crate) mod backward;
 pub(crate) mod callbacks;
@@ -48,7 +44,6 @@ pub(crate) mod killed;
 pub(crate) mod memory;
 pub(crate) mod message;
 pub(crate) mod offer;
-pub(crate) mod pages;
 pub(crate) mod payload;
 pub(crate) mod private_bytes;
 pub(crate) mod queue;
@@ -187,12 +182,4 @@ pub(crate) enum Failure {
     Leak,
     /// A message was not released.
     MessageLeak,
-    /// A budget says that so many pages are taken, and Calls have another number of them.
-    PageCount(u32, u32),
-    /// Several Calls have so many pages together, which is more than there are.
-    PageLimit(u32),
-    /// The Call of this RPC waits for pages that are there.
-    PagesUnused(usize),
-    /// Pages were not given back.
-    PageLeak,
 }

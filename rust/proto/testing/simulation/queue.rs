@@ -31,9 +31,6 @@ pub(crate) enum SimulationEvent {
     Write(Access, u32),
     /// The RDMA Reads of a Call are complete; the number is the responder's incarnation.
     ReadDone(usize, u32),
-    /// An RDMA Read for a Call with so many pages is flushed, as its connection has ended; the
-    /// other number is the responder's incarnation.
-    Flushed(u32, u32),
     /// The responder's upper layer has served this RPC; the number is its incarnation.
     Served(usize, u32),
     /// The requester's upper layer has served this backward RPC.

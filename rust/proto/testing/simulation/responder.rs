@@ -5,7 +5,6 @@
 use super::fabric::Fabric;
 use super::job::{BackwardState, Job};
 use super::message::{Kind, Message};
-use super::pages::Pages;
 use super::private_bytes::PrivateBytes;
 use super::queue::SimulationEvent;
 use super::scenario::Scenario;
@@ -57,8 +56,6 @@ pub(crate) struct Responder<'a> {
     pub(super) credits: RequesterCredits,
     pub(super) receives: Receives,
     pub(super) jobs: &'a mut [Job],
-    /// For the data of the Calls.
-    pub(super) pages: Pages,
     unanswerable: Unanswerable,
     pub(super) calls: [BackwardState; RPCS],
 }
@@ -78,7 +75,6 @@ impl<'a> Responder<'a> {
             credits: RequesterCredits::new(Credits::new(peer.requests)),
             receives: Receives::new(0),
             jobs,
-            pages: Pages::new(scenario),
             unanswerable: Unanswerable::new(REMEMBERED),
             calls: [BackwardState::Idle; RPCS],
         }
@@ -112,9 +108,8 @@ impl<'a> Responder<'a> {
             let rejected = SimulationEvent::AttemptFailed(generation);
             return world.fabric.after(delay, rejected);
         }
-        self.disconnect(world)?;
+        self.disconnect(world);
         let fabric = &mut world.fabric;
-        self.pages.connect(&fabric.scenario);
         let own = fabric.scenario.responder.private_data;
         let peer = own.and(fabric.link.request.find());
         let thresholds = negotiate(own.unwrap_or(PrivateData::DEFAULT), peer);
@@ -131,23 +126,14 @@ impl<'a> Responder<'a> {
     }
 
     /// A connection is lost.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure::Storage`].
-    pub(crate) fn down(&mut self, world: &mut World<'_>, generation: u32) -> Result<(), Failure> {
+    pub(crate) fn down(&mut self, world: &mut World<'_>, generation: u32) {
         if generation == self.generation {
-            self.disconnect(world)?;
+            self.disconnect(world);
         }
-        Ok(())
     }
 
     /// Forgets the connection. Calls that are being served go on.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure::Storage`].
-    pub(super) fn disconnect(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
+    pub(super) fn disconnect(&mut self, world: &mut World<'_>) {
         self.negotiation = ResponderNegotiation::new(Thresholds::DEFAULT);
         self.calls_and_replies = (0, 0);
         self.credits.reset();
@@ -155,11 +141,8 @@ impl<'a> Responder<'a> {
             state.disconnect();
         }
         for job in self.jobs.iter_mut() {
-            let pages = job.disconnect(&mut world.messages);
-            self.pages
-                .disconnect(&mut world.fabric, pages, self.incarnation)?;
+            job.disconnect(&mut world.messages);
         }
-        Ok(())
     }
 
     /// Loses all memory of what happened, and is away for some time.
@@ -171,10 +154,9 @@ impl<'a> Responder<'a> {
         world.fabric.lose()?;
         world.fabric.tally.restarts += 1;
         self.is_up = false;
-        self.disconnect(world)?;
+        self.disconnect(world);
         self.incarnation += 1;
         self.jobs.fill(Job::NONE);
-        self.pages = Pages::new(&world.fabric.scenario);
         self.unanswerable = Unanswerable::new(REMEMBERED);
         self.forget_calls(world)?;
         let delay = world.fabric.random.between(1, RESTART);

@@ -103,9 +103,6 @@ impl<'a> Simulation<'a> {
         if self.world.messages.is_leaking() {
             return Err(Failure::MessageLeak);
         }
-        if self.responder.is_leaking_pages() {
-            return Err(Failure::PageLeak);
-        }
         Ok(self.world.fabric.tally)
     }
 
@@ -151,9 +148,7 @@ impl<'a> Simulation<'a> {
             SimulationEvent::Down(End::Requester, generation) => {
                 requester.down(world, generation)?
             }
-            SimulationEvent::Down(End::Responder, generation) => {
-                responder.down(world, generation)?
-            }
+            SimulationEvent::Down(End::Responder, generation) => responder.down(world, generation),
             SimulationEvent::ServerUp => responder.up(),
             SimulationEvent::Deliver(slot) => {
                 if let Some(message) = world.arrive(slot)? {
@@ -174,9 +169,6 @@ impl<'a> Simulation<'a> {
             SimulationEvent::ReadDone(number, generation) => {
                 responder.read_done(world, number, generation)?
             }
-            SimulationEvent::Flushed(pages, incarnation) => {
-                responder.flushed(world, pages, incarnation)?
-            }
             SimulationEvent::Served(number, incarnation) => {
                 responder.served(world, number, incarnation)?
             }
@@ -196,7 +188,6 @@ impl<'a> Simulation<'a> {
         if let Some(xid) = world.take_refused() {
             responder.cannot_answer(world, xid);
         }
-        responder.check_pages(world)?;
         Ok(true)
     }
 }

@@ -84,8 +84,6 @@ pub(crate) struct Scenario {
     pub(crate) delay: u32,
     /// The longest that serving a Call takes.
     pub(crate) service: u32,
-    /// Pages for the data of Calls: those of a connection, and those of all connections.
-    pub(crate) pages: (u32, u32),
     /// After which numbers of events the connection is lost.
     pub(crate) losses: [u32; 3],
     /// After which number of events the responder restarts.
@@ -108,7 +106,6 @@ impl Scenario {
                 _ => NEVER,
             };
         }
-        let pages = |random: &mut Random<'_>| random.pick(4, &[2, 8, 64]);
         let few = |random: &mut Random<'_>, most| index(random.between(1, short(most)));
         Self {
             requester: Peer::new(random),
@@ -128,7 +125,6 @@ impl Scenario {
             serves: !random.one_in(8),
             delay: random.pick(1, &[20, 200, 2000]),
             service: random.pick(1, &[100, 5_000, 300_000]),
-            pages: (pages(random), pages(random)),
             losses,
             restart: match random.below(5) {
                 0 => random.below(150),

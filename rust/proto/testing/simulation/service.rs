@@ -74,8 +74,8 @@ impl Responder<'_> {
             return Err(Failure::SentTwice(number));
         }
         match job.state {
-            JobState::New => self.line_up(world, number, slot),
-            JobState::Waiting(_) | JobState::Reading(_) | JobState::Serving => {
+            JobState::New => self.fetch(world, number, slot),
+            JobState::Reading(_) | JobState::Serving => {
                 world.fabric.tally.duplicates += 1;
                 Ok(())
             }
@@ -91,12 +91,7 @@ impl Responder<'_> {
     /// # Errors
     ///
     /// What is wrong with it.
-    pub(super) fn fetch(
-        &mut self,
-        world: &mut World<'_>,
-        number: usize,
-        slot: usize,
-    ) -> Result<(), Failure> {
+    fn fetch(&mut self, world: &mut World<'_>, number: usize, slot: usize) -> Result<(), Failure> {
         let payload = world.rpc(number)?.call_payload();
         let World {
             fabric, messages, ..
@@ -127,7 +122,7 @@ impl Responder<'_> {
     ///
     /// # Errors
     ///
-    /// What is wrong with the Calls that have waited for its pages.
+    /// [`Failure::Storage`].
     pub(crate) fn read_done(
         &mut self,
         world: &mut World<'_>,
@@ -142,19 +137,15 @@ impl Responder<'_> {
                 job.state = JobState::Reading(left);
                 if left == 0 {
                     self.serve(world, number)?;
-                    self.admit(world)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Hands the Call to the upper layer, which has pages of its own.
+    /// Hands the Call to the upper layer.
     fn serve(&mut self, world: &mut World<'_>, number: usize) -> Result<(), Failure> {
-        let job = self.job(number)?;
-        job.state = JobState::Serving;
-        let pages = core::mem::take(&mut job.pages);
-        self.pages.give_back(pages);
+        self.job(number)?.state = JobState::Serving;
         let service = world.fabric.service();
         let served = SimulationEvent::Served(number, self.incarnation);
         world.fabric.after(service, served)
