@@ -39,8 +39,6 @@ mod negotiate_tests;
 #[cfg(any(test, rpcrdma_kunit))]
 mod optional_tests;
 #[cfg(any(test, rpcrdma_kunit))]
-mod plan_general_tests;
-#[cfg(any(test, rpcrdma_kunit))]
 mod reply_tests;
 #[cfg(any(test, rpcrdma_kunit))]
 mod vector_tests;

@@ -15,7 +15,7 @@ pub use connection::operations;
 pub use message::{chunk_lists, message, private_data, reconcile};
 #[cfg(test)]
 pub(crate) use plan::check_plan;
-pub use plan::{plan, plan_general};
+pub use plan::plan;
 pub use responder::responder;
 pub use simulation::simulation;
 

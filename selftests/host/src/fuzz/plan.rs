@@ -8,11 +8,8 @@ use crate::proto::requester::plan::header_len;
 use crate::proto::requester::plan::{
     plan as make_plan, CallForm, Parts, PlanError, PlanLimits, ReplyForm, RpcShape, Side,
 };
-use crate::proto::testing::requester::plan_general::{
-    plan_general as make_general, CallPiece, Piece, Reduction, ReplyPiece,
-};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
-use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Xid, VERSION_ONE};
+use crate::proto::wire::header::{Credits, FixedHeader, Xid, VERSION_ONE};
 
 /// The most segments of one list in a generated case.
 const MAX_SEGMENTS: u8 = 32;
@@ -39,24 +36,6 @@ pub fn plan(input: &[u8]) {
         reply: side(),
     };
     check_plan(&shape, &limits);
-}
-
-/// Any RPC of messages with several pieces, within any limits.
-pub fn plan_general(input: &[u8]) {
-    let mut input = Input(input);
-    let limits = limits(&mut input);
-    let reduction = match input.below(2) {
-        0 => Reduction::WhenNeeded,
-        _ => Reduction::Always,
-    };
-    let mut piece = || Piece {
-        len: input.size(),
-        segments: input.below(8).into(),
-        eligible: input.below(2) == 1,
-    };
-    let call: [Piece; 5] = std::array::from_fn(|_| piece());
-    let reply: [Piece; 4] = std::array::from_fn(|_| piece());
-    check_general(&call, &reply, &limits, reduction);
 }
 
 fn limits(input: &mut Input<'_>) -> PlanLimits {
@@ -158,60 +137,4 @@ pub(crate) fn check_plan(shape: &RpcShape, limits: &PlanLimits) {
         }
         ReplyForm::ReplyChunk => header_len(0, None, Some(chunk)) <= receive,
     });
-}
-
-/// Makes a plan for messages with several pieces, and checks that all of them travel and fit.
-fn check_general(call: &[Piece; 5], reply: &[Piece; 4], limits: &PlanLimits, reduction: Reduction) {
-    let (send, receive) = (
-        u64::from(limits.inline_send),
-        u64::from(limits.inline_receive),
-    );
-    let bytes = |pieces: &[Piece]| pieces.iter().map(|piece| u64::from(piece.len)).sum::<u64>();
-    let small = 28 + bytes(call) <= send && 28 + bytes(reply) <= receive;
-    let Ok(plan) = make_general(call, reply, limits, reduction) else {
-        assert!(!small || reduction == Reduction::Always);
-        return;
-    };
-
-    let (mut offset, mut inline, mut reads) = (0u64, 0, 0);
-    for (piece, form) in call.iter().zip(plan.call) {
-        match form {
-            CallPiece::Inline { skip } => {
-                assert!(skip <= piece.len.min(3));
-                inline += u64::from(piece.len - skip);
-            }
-            CallPiece::ReadChunk { position } => {
-                assert!(piece.eligible && piece.len > 0 && position > 0 && position % 4 == 0);
-                assert_eq!(u64::from(position), offset);
-                reads += piece.segments;
-            }
-            CallPiece::PositionZero { skip } => {
-                assert!(skip <= piece.len.min(3));
-                assert_eq!(plan.procedure(), Procedure::Nomsg);
-                reads += piece.segments;
-            }
-        }
-        offset += u64::from(piece.len);
-    }
-    assert_eq!(u64::from(plan.inline_len), inline);
-    assert!(inline == 0 || plan.procedure() == Procedure::Msg);
-
-    let (mut writes, mut chunk, mut returned) = (Vec::new(), None, 0);
-    for (piece, form) in reply.iter().zip(plan.reply) {
-        match form {
-            ReplyPiece::Inline => returned += u64::from(piece.len),
-            ReplyPiece::WriteChunk { capacity, segments } => {
-                assert!(piece.eligible && capacity >= piece.len && segments >= piece.segments);
-                writes.push(segments);
-            }
-            ReplyPiece::ReplyChunk => *chunk.get_or_insert(0) += piece.segments,
-        }
-    }
-    for segments in [reads, writes.iter().sum(), chunk.unwrap_or(0)] {
-        assert!(segments <= limits.max_segments);
-    }
-    let header = header_len(reads, writes.iter().copied(), chunk);
-    assert_eq!(u64::from(plan.header_len), header);
-    assert!(header + inline <= send);
-    assert!(header_len(0, writes, chunk) + returned <= receive);
 }

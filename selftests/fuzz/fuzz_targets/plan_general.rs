@@ -1,7 +1,0 @@
-// SPDX-License-Identifier: GPL-2.0
-
-//! See `rpcrdma_host::fuzz::plan_general`.
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| rpcrdma_host::fuzz::plan_general(input));
