@@ -12,7 +12,7 @@
 //! | [`requester`] | the end that connects |
 //! | [`responder`] | the end that listens |
 //! | [`v2`] | what only Version Two has |
-//! | `testing` | what no transport calls yet, simulation, vectors |
+//! | `testing` | tests, simulation, vectors, and what only they use |
 //!
 //! What the core guarantees:
 //!

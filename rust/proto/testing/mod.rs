@@ -3,12 +3,12 @@
 //! What the module does not ship: compiled with `cfg(rpcrdma_selftest)`, which KUnit builds, the
 //! host crate and the tools set.
 //!
-//! [`requester`] and [`responder`] wait for the transport that calls them, and use nothing else of
-//! this folder but [`receives`]. The others are for tests.
+//! [`requester`], [`responder`] and [`receives`] exist for the simulation and for tests, which need
+//! a requester of another make and ends without a device. No transport calls them.
 //!
 //! | file | subject | text |
 //! |---|---|---|
-//! | [`requester`] | plans with any number of chunks | RFC 8166 sections 3.4 and 3.5 |
+//! | [`requester`] | plans with any number of chunks, credits | RFC 8166 sections 3.3 to 3.5 |
 //! | [`responder`] | decoding without a budget | |
 //! | [`receives`] | Receives to post for both directions | RFC 8167 section 4 |
 //! | [`options`] | RDMA_OPTIONAL messages | V2 sections 3.1 and 4.2 |

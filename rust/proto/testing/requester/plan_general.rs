@@ -2,9 +2,11 @@
 
 //! Plans with any number of chunks (RFC 8166 sections 3.4, 3.5 and 4.3).
 //!
-//! [`super::plan::plan`] is for messages with one item that may be placed directly. Here each of
-//! the pieces of a message may be such an item: a Call can have several Read chunks, beside a
-//! Position Zero chunk or not, and the Reply several Write chunks, with a Reply chunk or not.
+//! The simulation, and properties of the responder, have such a requester of another make. The
+//! planner of the module, [`crate::proto::requester::plan::plan`], is for messages with one item
+//! that may be placed directly. Here each of the pieces of a message may be such an item: a Call
+//! can have several Read chunks, beside a Position Zero chunk or not, and the Reply several Write
+//! chunks, with a Reply chunk or not.
 //!
 //! A responder fills Write chunks in the order of the results that have data, and a result may turn
 //! out to have none. So a chunk is as large as the largest item that can end up in it: its own, or

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The end that listens: what no transport calls, and what tests take for it.
+//! The end that listens: its tests, and a decoder without a budget for them and the simulation.
 
 pub(crate) mod decode;
 
