@@ -133,10 +133,11 @@ impl EpState {
             if let Some(failure) = status.ended {
                 return Err(failure);
             }
+            if left == 0 {
+                return Err(*status.ended.get_or_insert(Cause::TimedOut.into()));
+            }
             left = match self.changed.wait_interruptible_timeout(&mut status, left) {
-                CondVarTimeoutResult::Timeout => {
-                    return Err(*status.ended.get_or_insert(Cause::TimedOut.into()));
-                }
+                CondVarTimeoutResult::Timeout => 0,
                 CondVarTimeoutResult::Woken { jiffies }
                 | CondVarTimeoutResult::Signal { jiffies } => jiffies,
             };
