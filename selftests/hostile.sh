@@ -102,6 +102,7 @@ credits() {
 killed() {
 	calls_end \
 		'killed-late | calls=null,null*16+,sent,kill+,null*40+ | failed_requests=0' \
+		'killed-malformed | calls=null,null*16+,sent,kill+,null*40+ | failed_requests=0' \
 		'killed-made-up | calls=null,null*16+,sent,kill+,null*40+ | failed_requests=0'
 }
 

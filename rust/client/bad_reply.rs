@@ -139,6 +139,10 @@ pub(super) fn bad_header(
             transport.stats.unknown_errors_received.increment();
             trace::xprtrdma_err_unrecognized(transport.xprt.id(), &rqst);
         }
+        // Certainly a Reply.
+        (_, Some(Err(NotPinned::Unknown))) if refused.why.error == ReplyError::ReadList => {
+            return drop_late(cx, rep);
+        }
         _ => {}
     }
     drop_message(cx, rep);

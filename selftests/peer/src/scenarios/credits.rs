@@ -17,6 +17,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("fewer-credits", fewer_credits),
     ("killed-credits", killed_credits),
     ("killed-late", killed_late),
+    ("killed-malformed", killed_malformed),
     ("killed-made-up", killed_made_up),
     ("killed-unanswered", killed_unanswered),
 ];
@@ -154,10 +155,23 @@ fn kill_some(peer: &mut Peer, count: u32) -> Result<Vec<Call>> {
 
 /// Calls that are killed keep their credits until their Replies come: one each.
 fn killed_late(peer: &mut Peer) -> Result {
+    killed_and_answered(peer, |peer, xid| late(peer, xid, FEW))
+}
+
+/// The same with Replies that have a Read list.
+fn killed_malformed(peer: &mut Peer) -> Result {
+    killed_and_answered(peer, |peer, xid| {
+        let read_list = [1, 8, 1, 4, 0, 0, 0];
+        let rest = [0, 0, xid, 1, 0, 0, 0, 0];
+        peer.send(&words(&[&[xid, 1, FEW, 0][..], &read_list, &rest].concat()))
+    })
+}
+
+fn killed_and_answered(peer: &mut Peer, answer: fn(&mut Peer, u32) -> Result) -> Result {
     let killed = kill(peer)?;
     let mut calls = Vec::new();
     for call in &killed {
-        late(peer, call.xid, FEW)?;
+        answer(peer, call.xid)?;
         calls.push(peer.call()?);
     }
     no_more(peer)?;
