@@ -13,10 +13,9 @@ mod tests {
     use crate::proto::responder::stream::Source;
     use crate::proto::testing::responder::decode::decode_call;
     use crate::proto::wire::chunk::{Lists, ReadSegment, Segment};
-    use crate::proto::wire::encode::encode_inline;
-    use crate::proto::wire::encode::{put_read_list, put_reply_chunk, put_write_list};
+    use crate::proto::wire::encode::{encode_header, encode_inline};
     use crate::proto::wire::header::{
-        Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE, VERSION_TWO,
+        Credits, FixedHeader, Procedure, Versions, Xid, FIXED_LEN, VERSION_ONE, VERSION_TWO,
     };
     use crate::proto::wire::malformed::HeaderError;
     use crate::proto::wire::xdr::{Reader, Writer};
@@ -69,14 +68,31 @@ mod tests {
         }
     }
 
-    /// Whether `write` writes exactly these words.
-    fn writes(write: impl FnOnce(&mut Writer<'_>) -> bool, words: &[u32]) -> bool {
-        let message = Message::written(|buffer| {
-            let mut writer = Writer::new(buffer);
-            write(&mut writer).then_some(())?;
-            Some(writer.position())
-        });
-        message.is_some_and(|message| message.words() == words)
+    /// A header with these lists.
+    fn header(
+        reads: &[ReadSegment],
+        writes: &[&[Segment]],
+        reply: Option<&[Segment]>,
+    ) -> Option<Message> {
+        let fixed = fixed(VERSION_ONE, Procedure::Msg);
+        let reads = reads.iter().copied();
+        let writes = writes.iter().map(|chunk| chunk.iter().copied());
+        let reply = reply.map(|chunk| chunk.iter().copied());
+        Message::written(|buffer| encode_header(buffer, &fixed, reads, writes, reply).ok())
+    }
+
+    /// Whether a header with these lists has exactly these words in the place of the lists.
+    fn writes(
+        reads: &[ReadSegment],
+        writes: &[&[Segment]],
+        reply: Option<&[Segment]>,
+        words: &[&[u32]],
+    ) -> bool {
+        let message = header(reads, writes, reply);
+        message.is_some_and(|message| {
+            let lists = message.words().iter().skip(4);
+            lists.eq(words.iter().copied().flatten())
+        })
     }
 
     const fn segment(handle: u32, length: u32, offset: u64) -> Segment {
@@ -136,10 +152,7 @@ mod tests {
             0x3000,
             0,
         ];
-        assert!(writes(
-            |writer| put_read_list(writer, entries).is_ok(),
-            &list
-        ));
+        assert!(writes(&entries, &[], None, &[&list, &[0, 0]]));
         let entries = [
             read(44, first),
             read(1144, segment(0x2222_2222, 0x800, 0x7f00_0000_2000)),
@@ -159,11 +172,8 @@ mod tests {
             0x2000,
             0,
         ];
-        assert!(writes(
-            |writer| put_read_list(writer, entries).is_ok(),
-            &list
-        ));
-        assert!(writes(|writer| put_read_list(writer, []).is_ok(), &[0]));
+        assert!(writes(&entries, &[], None, &[&list, &[0, 0]]));
+        assert!(writes(&[], &[], None, &[&[0, 0, 0]]));
 
         let chunks: [&[Segment]; 2] = [
             &[
@@ -176,7 +186,6 @@ mod tests {
                 segment(0x5555_5555, 0x2000, 0x7f00_0002_0000),
             ],
         ];
-        let chunks = chunks.map(|chunk| chunk.iter().copied());
         let list = [
             1,
             3,
@@ -204,12 +213,7 @@ mod tests {
             0x2_0000,
             0,
         ];
-        assert!(writes(
-            |writer| put_write_list(writer, chunks).is_ok(),
-            &list
-        ));
-        let empty = [NONE; 0];
-        assert!(writes(|writer| put_write_list(writer, empty).is_ok(), &[0]));
+        assert!(writes(&[], &chunks, None, &[&[0], &list, &[0]]));
 
         let chunk = [
             segment(0x1111_1111, 0x1_0000, 0x7f00_0001_0000),
@@ -227,15 +231,7 @@ mod tests {
             0x7f00,
             0x2_0000,
         ];
-        let chunk = Some(chunk.into_iter());
-        assert!(writes(
-            |writer| put_reply_chunk(writer, chunk).is_ok(),
-            &words
-        ));
-        assert!(writes(
-            |writer| put_reply_chunk(writer, None::<core::iter::Empty<_>>).is_ok(),
-            &[0]
-        ));
+        assert!(writes(&[], &[], Some(&chunk), &[&[0, 0], &words]));
     }
 
     /// Proves: V1-001, V1-003, V1-010, V1-011, V1-088, V1-097, V1-098, V1-104, V1-105, V2-001.
@@ -333,15 +329,9 @@ mod tests {
             segment(1, 0x1_0000, 0xffff_ffff_ffff_0000),
             segment(u32::MAX, 0, u64::MAX),
         ] {
-            let lists = Message::written(|buffer| {
-                let mut writer = Writer::new(buffer);
-                put_read_list(&mut writer, [read(8, segment)]).ok()?;
-                put_write_list(&mut writer, [[segment].into_iter()]).ok()?;
-                put_reply_chunk(&mut writer, Some([segment].into_iter())).ok()?;
-                Some(writer.position())
-            });
-            let bytes = lists.as_ref().map(Message::bytes).unwrap_or_default();
-            let lists = Lists::decode(&mut Reader::new(bytes));
+            let message = header(&[read(8, segment)], &[&[segment]], Some(&[segment]));
+            let bytes = message.as_ref().map(Message::bytes).unwrap_or_default();
+            let lists = Lists::decode(&mut Reader::new(bytes.get(FIXED_LEN..).unwrap_or_default()));
             assert!(lists.is_ok());
             let Ok(lists) = lists else { return };
             assert!(lists.reads.segments().eq([read(8, segment)]));

@@ -28,9 +28,20 @@ where
 {
     let mut writer = Writer::new(buffer);
     fixed.put(&mut writer)?;
-    put_read_list(&mut writer, reads)?;
-    put_write_list(&mut writer, writes)?;
-    put_reply_chunk(&mut writer, reply)?;
+    for entry in reads {
+        writer.put_u32(1)?;
+        writer.put_u32(entry.position)?;
+        entry.segment.put(&mut writer)?;
+    }
+    writer.put_u32(0)?;
+    for chunk in writes {
+        put_chunk(&mut writer, chunk)?;
+    }
+    writer.put_u32(0)?;
+    match reply {
+        Some(chunk) => put_chunk(&mut writer, chunk)?,
+        None => writer.put_u32(0)?,
+    }
     Ok(writer.position())
 }
 
@@ -61,65 +72,13 @@ pub(crate) fn encode_inline(
     Ok(writer.position())
 }
 
-/// Appends a Read list.
-///
-/// # Errors
-///
-/// [`NoSpace`] if it does not fit.
-pub(crate) fn put_read_list(
-    writer: &mut Writer<'_>,
-    entries: impl IntoIterator<Item = ReadSegment>,
-) -> Result<(), NoSpace> {
-    for entry in entries {
-        writer.put_u32(1)?;
-        writer.put_u32(entry.position)?;
-        entry.segment.put(writer)?;
-    }
-    writer.put_u32(0)
-}
-
-/// Appends a Write list; a chunk without segments is also written.
-///
-/// # Errors
-///
-/// [`NoSpace`] if it does not fit.
-pub(crate) fn put_write_list<C>(
-    writer: &mut Writer<'_>,
-    chunks: impl IntoIterator<Item = C>,
-) -> Result<(), NoSpace>
-where
-    C: Iterator<Item = Segment>,
-{
-    for chunk in chunks {
-        writer.put_u32(1)?;
-        put_chunk(writer, chunk)?;
-    }
-    writer.put_u32(0)
-}
-
-/// Appends a Reply chunk, or the word for its absence.
-///
-/// # Errors
-///
-/// [`NoSpace`] if it does not fit.
-pub(crate) fn put_reply_chunk(
-    writer: &mut Writer<'_>,
-    chunk: Option<impl Iterator<Item = Segment>>,
-) -> Result<(), NoSpace> {
-    match chunk {
-        Some(chunk) => {
-            writer.put_u32(1)?;
-            put_chunk(writer, chunk)
-        }
-        None => writer.put_u32(0),
-    }
-}
-
-/// Appends a counted array of segments.
+/// Appends a Write chunk or Reply chunk: the flag for its presence, and a counted array of
+/// segments.
 fn put_chunk(
     writer: &mut Writer<'_>,
     segments: impl Iterator<Item = Segment>,
 ) -> Result<(), NoSpace> {
+    writer.put_u32(1)?;
     let reserved = writer.reserve()?;
     let mut count = 0u32;
     for segment in segments {

@@ -8,10 +8,9 @@ mod tests {
     use crate::proto::responder::decode::decode_call;
     use crate::proto::responder::refusal::{CallError, ResponderRefusal};
     use crate::proto::wire::chunk::{ReadSegment, Segment};
-    use crate::proto::wire::encode::{put_read_list, put_reply_chunk, put_write_list};
+    use crate::proto::wire::encode::encode_header;
     use crate::proto::wire::error::{ErrorBody, ErrorMessage};
     use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
-    use crate::proto::wire::xdr::Writer;
 
     const BUDGET: CallBudget = CallBudget {
         read_segments: 3,
@@ -47,8 +46,6 @@ mod tests {
         reply: Option<usize>,
     ) -> Option<Option<(CallError, ResponderRefusal)>> {
         let mut bytes = [0; 1024];
-        let mut writer = Writer::new(&mut bytes);
-        FIXED.put(&mut writer).ok()?;
         let reads = reads.iter().map(|&(position, length)| ReadSegment {
             position,
             segment: Segment {
@@ -57,11 +54,10 @@ mod tests {
                 offset: 0,
             },
         });
-        put_read_list(&mut writer, reads).ok()?;
-        put_write_list(&mut writer, writes.iter().map(|&count| segments(count))).ok()?;
-        put_reply_chunk(&mut writer, reply.map(segments)).ok()?;
-        writer.put_u32(FIXED.xid.0).ok()?;
-        let end = writer.position().checked_add(40)?;
+        let writes = writes.iter().map(|&count| segments(count));
+        let header = encode_header(&mut bytes, &FIXED, reads, writes, reply.map(segments)).ok()?;
+        *bytes.get_mut(header..)?.first_chunk_mut()? = FIXED.xid.0.to_be_bytes();
+        let end = header.checked_add(44)?;
         let decoded = decode_call(bytes.get(..end)?, Versions::ONE, budget);
         let refused = decoded.err();
         Some(refused.map(|refused| (refused.why.error, refused.at_responder())))

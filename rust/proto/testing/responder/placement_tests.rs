@@ -9,9 +9,9 @@ mod tests {
     use crate::proto::responder::decode::{decode_call, ReceivedByResponder};
     use crate::proto::responder::placement::*;
     use crate::proto::wire::chunk::{Lists, Segment};
-    use crate::proto::wire::encode::{put_read_list, put_reply_chunk, put_write_list};
+    use crate::proto::wire::encode::encode_header;
     use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
-    use crate::proto::wire::xdr::{Reader, Writer};
+    use crate::proto::wire::xdr::Reader;
 
     const THRESHOLD: u32 = 1024;
 
@@ -49,20 +49,17 @@ mod tests {
     impl Offer {
         fn new(writes: &[&[u32]], chunk: Option<&[u32]>) -> Option<Self> {
             let mut bytes = [0; 512];
-            let mut writer = Writer::new(&mut bytes);
             let fixed = FixedHeader {
                 xid: Xid(0),
                 version: VERSION_ONE,
                 credits: Credits::new(1),
                 procedure: Procedure::Msg,
             };
-            fixed.put(&mut writer).ok()?;
-            put_read_list(&mut writer, []).ok()?;
             let writes = writes.iter().zip(0..);
             let writes = writes.map(|(lengths, number)| segments(lengths, number));
-            put_write_list(&mut writer, writes).ok()?;
-            put_reply_chunk(&mut writer, chunk.map(|lengths| segments(lengths, REPLY))).ok()?;
-            let length = writer.position().checked_add(8)?;
+            let chunk = chunk.map(|lengths| segments(lengths, REPLY));
+            let header = encode_header(&mut bytes, &fixed, [], writes, chunk).ok()?;
+            let length = header.checked_add(8)?;
             Some(Self { bytes, length })
         }
 

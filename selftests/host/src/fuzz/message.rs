@@ -12,10 +12,12 @@ use crate::proto::responder::decode::ReceivedByResponder;
 use crate::proto::testing::hostile;
 use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::wire::chunk::{Chunk, Lists};
-use crate::proto::wire::encode::{put_read_list, put_reply_chunk, put_write_list};
-use crate::proto::wire::header::Versions;
+use crate::proto::wire::encode::encode_header;
+use crate::proto::wire::header::{
+    Credits, FixedHeader, Procedure, Versions, Xid, FIXED_LEN, VERSION_ONE,
+};
 use crate::proto::wire::private_data::{negotiate, PrivateData, Thresholds, PRIVATE_DATA_LEN};
-use crate::proto::wire::xdr::{Reader, Writer};
+use crate::proto::wire::xdr::Reader;
 
 /// One message, received by either role, of Version One only or of both.
 pub fn message(bytes: &[u8]) {
@@ -26,11 +28,10 @@ pub fn message(bytes: &[u8]) {
     }
 }
 
-fn put_lists(writer: &mut Writer<'_>, lists: &Lists<'_>) {
-    put_read_list(writer, lists.reads.segments()).unwrap();
+fn encode(buffer: &mut [u8], fixed: &FixedHeader, lists: &Lists<'_>) -> usize {
     let writes = lists.writes.chunks().map(|chunk| chunk.segments());
-    put_write_list(writer, writes).unwrap();
-    put_reply_chunk(writer, lists.reply.map(|chunk| chunk.segments())).unwrap();
+    let reply = lists.reply.map(|chunk| chunk.segments());
+    encode_header(buffer, fixed, lists.reads.segments(), writes, reply).unwrap()
 }
 
 /// The three chunk lists alone, wherever in a message they are.
@@ -45,11 +46,15 @@ pub fn chunk_lists(bytes: &[u8]) {
     };
     let (taken, rest) = bytes.split_at(reader.position());
     assert!(std::ptr::eq(rest, reader.rest()));
-    let mut buffer = vec![0; taken.len()];
-    let mut writer = Writer::new(&mut buffer);
-    put_lists(&mut writer, &lists);
-    assert_eq!(writer.position(), taken.len());
-    assert_eq!(buffer, taken);
+    let fixed = FixedHeader {
+        xid: Xid(0),
+        version: VERSION_ONE,
+        credits: Credits::new(1),
+        procedure: Procedure::Msg,
+    };
+    let mut buffer = vec![0; FIXED_LEN + taken.len()];
+    assert_eq!(encode(&mut buffer, &fixed, &lists), buffer.len());
+    assert_eq!(&buffer[FIXED_LEN..], taken);
     assert_eq!(lists.is_empty(), taken == [0; 12]);
 
     // The Read chunks are the Read segments, gathered by Position.

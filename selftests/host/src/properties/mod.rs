@@ -19,11 +19,12 @@ use crate::proto::testing::hostile::check;
 use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::wire::chunk::{Lists, ReadSegment, Segment};
 use crate::proto::wire::encode::encode_header;
-use crate::proto::wire::encode::put_read_list;
-use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
+use crate::proto::wire::header::{
+    Credits, FixedHeader, Procedure, Versions, Xid, FIXED_LEN, VERSION_ONE,
+};
 use crate::proto::wire::malformed::Malformed;
 use crate::proto::wire::private_data::{negotiate, InlineSize, PrivateData};
-use crate::proto::wire::xdr::{Reader, Writer};
+use crate::proto::wire::xdr::Reader;
 
 /// The most segments of a generated list.
 const MAX_SEGMENTS: usize = 5;
@@ -58,9 +59,23 @@ fn read_chunks(reads: &[(u32, u32)]) -> Result<Vec<(u32, u64)>, Malformed> {
             offset: 0,
         },
     });
-    let mut bytes = vec![0; 24 * reads.len() + 12];
-    put_read_list(&mut Writer::new(&mut bytes), entries).unwrap();
-    let lists = Lists::decode(&mut Reader::new(&bytes))?;
+    let fixed = FixedHeader {
+        xid: Xid(0),
+        version: VERSION_ONE,
+        credits: Credits::new(1),
+        procedure: Procedure::Msg,
+    };
+    let none: [std::iter::Empty<Segment>; 0] = [];
+    let mut bytes = vec![0; 24 * reads.len() + 28];
+    encode_header(
+        &mut bytes,
+        &fixed,
+        entries,
+        none.clone(),
+        none.into_iter().next(),
+    )
+    .unwrap();
+    let lists = Lists::decode(&mut Reader::new(&bytes[FIXED_LEN..]))?;
     let chunks = lists.reads.chunks();
     Ok(chunks
         .map(|chunk| (chunk.position, chunk.length()))
