@@ -7,9 +7,12 @@ use super::{
     transport::RpcrdmaXprt, v2::VersionTwo,
 };
 use crate::{
-    proto::wire::{
-        header::{Credits, FixedHeader, Versions, Xid, VERSION_ONE},
-        private_data::{negotiate, PrivateData, Thresholds},
+    proto::{
+        v2::requester::RequesterEvent,
+        wire::{
+            header::{Credits, FixedHeader, Versions, Xid, VERSION_ONE},
+            private_data::{negotiate, PrivateData, Thresholds},
+        },
     },
     rdma::{Bound, CmId, DeviceName, Pd, RemovalNotice},
     sunrpc::SocketAddress,
@@ -118,7 +121,7 @@ impl Ep {
             device: (id.device_name(), id.port()),
         });
         if let Some(v2) = &self.v2 {
-            v2.connected(thresholds);
+            v2.handle(RequesterEvent::Connected(thresholds));
         }
     }
 
@@ -181,7 +184,7 @@ impl Ep {
     /// An error other than a refused version has ended a Call.
     pub(super) fn call_failed(&self, xid: Xid) {
         if let Some(v2) = &self.v2 {
-            v2.call_failed(xid);
+            v2.handle(RequesterEvent::Failed(xid));
         }
     }
 

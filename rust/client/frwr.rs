@@ -22,6 +22,7 @@ use crate::{
     error::Cause,
     proto::{
         requester::plan::{CallForm, Plan, ReplyForm, Segments},
+        v2::requester::RequesterEvent,
         wire::header::Xid,
     },
     rdma::{Exposable, Idle, Mapped, MrList, QpOwner, QueuePair, Registered, RemoteInvalidation},
@@ -275,7 +276,7 @@ pub(super) fn fence(qp: &QueuePair<Ep>, rqst: &Rqst) {
     if plan.is_some() {
         trace::xprtrdma_mrs_zap(ep.transport.xprt.id(), rqst);
         if let Some(v2) = &ep.v2 {
-            v2.abandoned(Xid(rqst.xid()));
+            v2.handle(RequesterEvent::Abandoned(Xid(rqst.xid())));
         }
         localinv(qp, index, None);
     }

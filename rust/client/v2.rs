@@ -17,10 +17,7 @@ use crate::{
             known::Outcome,
             requester::{NegotiationAction, RequesterEvent, RequesterNegotiation},
         },
-        wire::{
-            header::{Versions, Xid, VERSION_ONE},
-            private_data::Thresholds,
-        },
+        wire::header::{Versions, Xid, VERSION_ONE},
     },
     trace,
 };
@@ -70,14 +67,13 @@ impl VersionTwo {
     }
 
     /// Has the negotiation handle an event; returns the action, and what the connection has shown.
-    fn handle(&self, event: RequesterEvent) -> (Option<NegotiationAction>, Option<Outcome>) {
+    /// See [`Self::replied`] and [`Self::err_vers`] for the events that have actions.
+    pub(super) fn handle(
+        &self,
+        event: RequesterEvent,
+    ) -> (Option<NegotiationAction>, Option<Outcome>) {
         let negotiation = &mut self.first_call.lock().negotiation;
         (negotiation.handle(event), negotiation.outcome())
-    }
-
-    /// The connection is established, and private data has these thresholds.
-    pub(super) fn connected(&self, thresholds: Thresholds) {
-        self.handle(RequesterEvent::Connected(thresholds));
     }
 
     /// As [`Ep::version`].
@@ -134,16 +130,6 @@ impl VersionTwo {
             _ => ep.transport.servers.record(&self.first, outcome),
         }
         action
-    }
-
-    /// An error other than a refused version has ended a Call.
-    pub(super) fn call_failed(&self, xid: Xid) {
-        self.handle(RequesterEvent::Failed(xid));
-    }
-
-    /// This end takes back the memory that a Call offers, before its Reply.
-    pub(super) fn abandoned(&self, xid: Xid) {
-        self.handle(RequesterEvent::Abandoned(xid));
     }
 
     /// Writes the first message into `buffer`, in the version that is tried now, and returns its
