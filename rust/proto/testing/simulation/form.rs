@@ -31,7 +31,7 @@ pub(crate) fn form(rpc: &Rpc, scenario: &Scenario, limits: &PlanLimits) -> Optio
 }
 
 /// A message with one item, as the kernel keeps it.
-fn side(layout: &Layout, region: u32) -> Side {
+fn side(layout: &Layout, region: u32) -> Side<Parts> {
     let [head, pages, tail, ..] = layout.pieces(region);
     Side {
         len: Parts {
@@ -49,7 +49,7 @@ fn side(layout: &Layout, region: u32) -> Side {
 }
 
 /// A plan for one item as one for any number of them.
-fn general(plan: &Plan, shape: &RpcShape) -> Form {
+fn general(plan: &Plan, shape: &RpcShape<Parts>) -> Form {
     let inline = CallPiece::Inline { skip: 0 };
     let call = match plan.call {
         CallForm::Inline => [inline; PARTS],

@@ -60,7 +60,7 @@ fn placeholders(count: u32) -> impl Iterator<Item = Segment> + Clone {
 }
 
 /// Makes a plan, and checks that it fits, is no dearer than needed, and says the right lengths.
-pub(crate) fn check_plan(shape: &RpcShape, limits: &PlanLimits) {
+pub(crate) fn check_plan(shape: &RpcShape<Parts>, limits: &PlanLimits) {
     let (send, receive) = (
         u64::from(limits.inline_send),
         u64::from(limits.inline_receive),

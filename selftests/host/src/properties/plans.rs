@@ -21,7 +21,7 @@ fn length() -> impl Strategy<Value = u32> {
 
 prop_compose! {
     /// A direction whose parts need one segment for each page, as real ones do.
-    fn side()(head in length(), pages in length(), tail in length(), pages_eligible: bool) -> Side {
+    fn side()(head in length(), pages in length(), tail in length(), pages_eligible: bool) -> Side<Parts> {
         let len = Parts { head, pages, tail };
         let segments = Parts {
             head: head.div_ceil(4096),
@@ -33,7 +33,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn shape()(call in side(), reply in side()) -> RpcShape {
+    fn shape()(call in side(), reply in side()) -> RpcShape<Parts> {
         RpcShape { call, reply }
     }
 }
@@ -59,7 +59,7 @@ prop_compose! {
 }
 
 /// A direction as three pieces.
-fn pieces(side: &Side) -> [Piece; 3] {
+fn pieces(side: &Side<Parts>) -> [Piece; 3] {
     let piece = |len, segments, eligible| Piece {
         len,
         segments,
