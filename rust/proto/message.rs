@@ -88,12 +88,8 @@ impl<E> Refused<E> {
     /// 4.5). `None` for a message without a complete fixed header, and for an RDMA_ERROR: one that
     /// cannot be decoded is discarded silently.
     pub(crate) fn answer(&self, body: ErrorBody) -> Option<ErrorMessage> {
-        let fixed = self.fixed.filter(|_| !self.is_error())?;
-        Some(ErrorMessage {
-            xid: fixed.xid,
-            version: fixed.version,
-            body,
-        })
+        let fixed = self.fixed.filter(|_| !self.is_error());
+        fixed.map(|fixed| fixed.error(body))
     }
 
     /// Whether the message is an RDMA_OPTIONAL of a version that is supported.

@@ -120,11 +120,7 @@ pub(crate) fn decode_received(
     let header_len = message.header_len;
     let (lists, payload) = match message.body {
         Body::Error(body) => {
-            return Ok(Received::Error(ErrorMessage {
-                xid: fixed.xid,
-                version: fixed.version,
-                body,
-            }));
+            return Ok(Received::Error(fixed.error(body)));
         }
         Body::Msg {
             lists,

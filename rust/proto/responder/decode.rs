@@ -47,11 +47,7 @@ pub(crate) fn decode_call<'a>(
     let fixed = message.fixed;
     let (lists, payload) = match message.body {
         Body::Error(body) => {
-            return Ok(ReceivedByResponder::Error(ErrorMessage {
-                xid: fixed.xid,
-                version: fixed.version,
-                body,
-            }));
+            return Ok(ReceivedByResponder::Error(fixed.error(body)));
         }
         Body::Msg {
             lists,

@@ -2,6 +2,7 @@
 
 //! The four fixed words, the versions and the procedures (RFC 8166 section 4.2).
 
+use crate::proto::wire::error::{ErrorBody, ErrorMessage};
 use crate::proto::wire::malformed::Malformed;
 use crate::proto::wire::xdr::{NoSpace, Reader, Writer};
 
@@ -135,7 +136,8 @@ impl FixedHeader {
     ///
     /// # Errors
     ///
-    /// [`HeaderError::Truncated`] if they are not all there.
+    /// [`HeaderError::Truncated`](super::malformed::HeaderError::Truncated) if they are not all
+    /// there.
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let [xid, version, credits, procedure] = reader.decode_words()?;
         Ok(Self {
@@ -144,6 +146,15 @@ impl FixedHeader {
             credits: Credits::new(credits),
             procedure: Procedure::from_wire(procedure),
         })
+    }
+
+    /// An RDMA_ERROR with the same XID and version (RFC 8166 section 4.5).
+    pub(crate) const fn error(&self, body: ErrorBody) -> ErrorMessage {
+        ErrorMessage {
+            xid: self.xid,
+            version: self.version,
+            body,
+        }
     }
 
     /// Appends the fixed words.
