@@ -3,10 +3,7 @@
 //! The limits of a connection, from the device and the settings.
 
 use crate::{
-    proto::wire::{
-        header::MIN_HEADER_LEN,
-        private_data::{PrivateData, Thresholds},
-    },
+    proto::wire::private_data::PrivateData,
     rdma::{device::Attributes, MrType, QpCaps, MAX_UNSIGNALED, RECV_BATCH},
 };
 use kernel::{page::PAGE_SIZE, str::CStr};
@@ -48,12 +45,6 @@ pub(super) struct EpLimits {
     pub(super) mrs_per_call: u32,
     /// The queues.
     pub(super) caps: QpCaps,
-}
-
-/// The largest backward message in bytes.
-pub(super) fn backward_payload(thresholds: &Thresholds) -> u32 {
-    let threshold = thresholds.send.min(thresholds.receive);
-    threshold.saturating_sub(MIN_HEADER_LEN)
 }
 
 impl EpLimits {

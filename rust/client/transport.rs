@@ -2,18 +2,14 @@
 
 //! The transport: the callbacks of sunrpc, and what outlives a connection.
 
-use super::{
-    connect,
-    ep::Ep,
-    frwr,
-    known_servers::KnownServers,
-    limits::{self, backward_payload},
-    marshal,
-};
+use super::{connect, ep::Ep, frwr, known_servers::KnownServers, limits, marshal};
 use crate::{
     debugfs::WithFiles,
     error::Cause,
-    proto::wire::{header::Xid, private_data::Thresholds},
+    proto::wire::{
+        header::{Xid, MIN_HEADER_LEN},
+        private_data::Thresholds,
+    },
     rdma::{QpOwner, QueuePair},
     stats::{Ends, Form, Forms, Latency, Stats},
     sunrpc::{
@@ -203,8 +199,9 @@ impl ClientTransport for RpcrdmaXprt {
         let current = self.current.lock();
         let version = current.as_ref().and_then(|qp| qp.user().version());
         let thresholds = version.map_or(Thresholds::DEFAULT, |version| version.thresholds);
+        let threshold = thresholds.send.min(thresholds.receive);
         // CAST: A u32 always fits the kernel's usize.
-        backward_payload(&thresholds) as usize
+        threshold.saturating_sub(MIN_HEADER_LEN) as usize
     }
 
     fn backchannel(&self) -> &Backchannel {
