@@ -46,7 +46,7 @@ pub(super) fn rdma_error(
     let Ok(rqst) = pinned else {
         match action {
             // There is nothing to send again: this is the version of the connection.
-            Some(NegotiationAction::Resend(xid, version)) => ep.replied(xid, version),
+            Some(NegotiationAction::Resend(version)) => ep.replied(error.xid, version),
             _ => ep.call_failed(error.xid),
         }
         return drop_late(cx, rep);
@@ -63,7 +63,7 @@ pub(super) fn rdma_error(
         ErrorBody::InvalidOption => stats.option_errors_received.increment(),
     }
     match action {
-        Some(NegotiationAction::Resend(..)) if proof.is_none() => resend(cx, rqst, rep),
+        Some(NegotiationAction::Resend(_)) if proof.is_none() => resend(cx, rqst, rep),
         // sunrpc sends the Call again.
         Some(NegotiationAction::Reconnect) if proof.is_none() => {
             drop(rqst);

@@ -159,7 +159,7 @@ mod tests {
             exchange(requester, window, &mut responder, Versions::ONE)
         };
         let action = exchange(&mut requester, &mut window);
-        assert_eq!(action, Some(NegotiationAction::Resend(XID, VERSION_ONE)));
+        assert_eq!(action, Some(NegotiationAction::Resend(VERSION_ONE)));
         assert_eq!(requester.version(), Some(VERSION_ONE));
         // The refusal granted nothing.
         assert_eq!((window.window(), requester.is_agreed()), (1, false));
@@ -276,7 +276,7 @@ mod tests {
             (action, requester.version())
         };
         let resent = (
-            Some(NegotiationAction::Resend(XID, VERSION_ONE)),
+            Some(NegotiationAction::Resend(VERSION_ONE)),
             Some(VERSION_ONE),
         );
         let failed = (Some(NegotiationAction::Fail), None);

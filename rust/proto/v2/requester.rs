@@ -43,9 +43,9 @@ pub(crate) enum NegotiationAction {
     /// The connection speaks this version from now on, with its thresholds and as many Calls as
     /// are granted.
     Agree(u32),
-    /// Send the Call with this XID again, with this version in its header. The responder has not
+    /// Send the Call that was refused again, with this version in its header. The responder has not
     /// executed it, and the application learns nothing of it.
-    Resend(Xid, u32),
+    Resend(u32),
     /// Fail the Calls that wait and close the connection: none of several versions is common to
     /// both ends.
     Fail,
@@ -159,7 +159,7 @@ impl RequesterNegotiation {
                 Some(NegotiationAction::Agree(self.version))
             }
             (Stage::Waiting(sent), RequesterEvent::Refused(xid, range)) if xid == sent => {
-                self.fall_back(xid, range)
+                self.fall_back(range)
             }
             // All Calls are of Version One, which needs no first message.
             (Stage::Silent | Stage::TooLow, RequesterEvent::Refused(_, range))
@@ -179,7 +179,7 @@ impl RequesterNegotiation {
 
     /// Chooses the highest version below the refused one that both ends support. A range that
     /// includes the refused version must not lead back to it.
-    fn fall_back(&mut self, xid: Xid, range: Versions) -> Option<NegotiationAction> {
+    fn fall_back(&mut self, range: Versions) -> Option<NegotiationAction> {
         if self.supported.high == VERSION_ONE {
             // Nothing is negotiated: it is the error of one Call (RFC 8166 section 4.5).
             self.stage = Stage::Silent;
@@ -193,7 +193,7 @@ impl RequesterNegotiation {
         if range.contains(version) && self.supported.contains(version) {
             self.version = version;
             self.refused = true;
-            return Some(NegotiationAction::Resend(xid, version));
+            return Some(NegotiationAction::Resend(version));
         }
         self.stage = Stage::Closed;
         Some(NegotiationAction::Fail)

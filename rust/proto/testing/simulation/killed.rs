@@ -68,7 +68,10 @@ impl Requester<'_> {
         };
         match self.negotiation.handle(event) {
             // Nobody wants it any more: the next Call is the first message.
-            Some(NegotiationAction::Resend(xid, _)) => {
+            Some(NegotiationAction::Resend(_)) => {
+                let RequesterEvent::Refused(xid, _) = event else {
+                    return Err(Failure::Negotiation);
+                };
                 let failed = RequesterEvent::Failed(xid);
                 match self.negotiation.handle(failed) {
                     None => Ok(()),

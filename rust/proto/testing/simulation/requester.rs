@@ -368,12 +368,12 @@ impl<'a> Requester<'a> {
             _ => RequesterEvent::Failed(error.xid),
         };
         match self.negotiation.handle(event) {
-            Some(NegotiationAction::Resend(xid, version)) => {
+            Some(NegotiationAction::Resend(version)) => {
                 // Nobody goes back to the version that was refused, or to one that was not named.
                 let is_named = version < error.version
                     && matches!(error.body, ErrorBody::Version(range) if range.contains(version));
                 let is_next = self.negotiation.version() == Some(version);
-                if xid != error.xid || !is_named || !is_next {
+                if !is_named || !is_next {
                     return Err(Failure::Negotiation);
                 }
                 world.fabric.tally.fallbacks += 1;
