@@ -8,7 +8,7 @@
 use super::v2::options::{Optional, OPTIONAL};
 use super::wire::chunk::Lists;
 use super::wire::error::{ErrorBody, ErrorMessage};
-use super::wire::header::{FixedHeader, Procedure, Versions, FIXED_LEN, VERSION_TWO};
+use super::wire::header::{FixedHeader, Procedure, Versions, Xid, FIXED_LEN, VERSION_TWO};
 use super::wire::malformed::{HeaderError, Malformed};
 use super::wire::xdr::Reader;
 
@@ -156,7 +156,7 @@ impl<'a> Message<'a> {
         match fixed.procedure {
             Procedure::Msg => {
                 let lists = Lists::decode(reader)?;
-                let message_type = check_payload(*reader, fixed)?;
+                let message_type = check_payload(*reader, fixed.xid)?;
                 if lists.reads.has_position_zero() {
                     return Err(Malformed::new(HeaderError::PositionZeroInMsg, FIXED_LEN));
                 }
@@ -187,21 +187,18 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Checks the first two words of the Payload at `reader`.
+/// Checks the first two words of the Payload at `reader`, whose header has this XID.
 ///
 /// # Errors
 ///
 /// [`HeaderError::ShortPayload`], [`HeaderError::XidMismatch`] and [`HeaderError::MessageType`].
-pub(crate) fn check_payload(
-    mut reader: Reader<'_>,
-    fixed: &FixedHeader,
-) -> Result<MessageType, Malformed> {
+pub(crate) fn check_payload(mut reader: Reader<'_>, xid: Xid) -> Result<MessageType, Malformed> {
     let start = reader.position();
     let short = Malformed::new(HeaderError::ShortPayload, start);
-    let xid = reader.decode_u32().map_err(|_| short)?;
+    let found = reader.decode_u32().map_err(|_| short)?;
     let type_at = reader.position();
     let message_type = reader.decode_u32().map_err(|_| short)?;
-    if xid != fixed.xid.0 {
+    if found != xid.0 {
         return Err(Malformed::new(HeaderError::XidMismatch, start));
     }
     match message_type {

@@ -7,7 +7,7 @@ use super::refusal::ResponderRefusal;
 use crate::proto::message::{check_payload, MessageType};
 use crate::proto::wire::chunk::{Lists, READ_ENTRY_LEN};
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
-use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Xid};
+use crate::proto::wire::header::{Credits, FixedHeader, Xid};
 use crate::proto::wire::malformed::HeaderError;
 use crate::proto::wire::private_data::Thresholds;
 use crate::proto::wire::xdr::Reader;
@@ -97,13 +97,7 @@ impl CallIndex {
     /// What to do with the message instead: answer it with an RDMA_ERROR if it is too short or has
     /// another XID, discard it if it is not a Call.
     pub(crate) fn check_rpc_header(&self, start: &[u8]) -> Result<(), ResponderRefusal> {
-        let fixed = FixedHeader {
-            xid: self.xid,
-            version: self.version,
-            credits: self.credits,
-            procedure: Procedure::Nomsg,
-        };
-        match check_payload(Reader::new(start), &fixed) {
+        match check_payload(Reader::new(start), self.xid) {
             Ok(MessageType::Call) => Ok(()),
             Ok(MessageType::Reply) => Err(ResponderRefusal::Discard),
             Err(why) if why.error == HeaderError::MessageType => Err(ResponderRefusal::Discard),
