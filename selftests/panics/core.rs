@@ -23,7 +23,7 @@ pub fn responder_instances(
     call: &ReceivedCall<'_>,
     lengths: [u32; 2],
 ) -> Result<usize, ReplyTooLarge> {
-    let placement = Placement::new();
+    let placement = Placement::default();
     let plan = placement.finish(call, lengths[0], lengths[1])?;
     let mut written = 0;
     for (at, segment) in plan.rdma_writes(call) {

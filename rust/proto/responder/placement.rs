@@ -7,13 +7,15 @@
 //! [`Placement::place`] gives it a Write chunk. When the Reply is complete, [`Placement::finish`]
 //! decides about the rest.
 
+use super::budget::MAX_RESULTS;
 use super::call::ReceivedCall;
 use crate::proto::wire::chunk::Segment;
 use crate::proto::wire::header::Procedure;
 use core::iter::from_fn;
 
-/// [`MAX_RESULTS`](super::budget::MAX_RESULTS) as the length of an array.
-const RESULTS: usize = 8;
+/// [`MAX_RESULTS`] as the length of an array.
+// CAST: A u32 always fits the kernel's usize.
+const RESULTS: usize = MAX_RESULTS as usize;
 
 /// The Reply fits neither inline nor into the Reply chunk, or one of its results is larger than its
 /// Write chunk. The answer is an RDMA_ERROR with
@@ -55,24 +57,20 @@ pub(crate) struct Placement {
     too_large: u32,
 }
 
+/// The placement of a Reply that has no results yet.
 impl Default for Placement {
     fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Placement {
-    /// No result is too large: a Reply has fewer bytes.
-    const NONE: u32 = u32::MAX;
-
-    /// The placement of a Reply that has no results yet.
-    pub(crate) const fn new() -> Self {
         Self {
             results: [Range { at: 0, length: 0 }; RESULTS],
             count: 0,
             too_large: Self::NONE,
         }
     }
+}
+
+impl Placement {
+    /// No result is too large: a Reply has fewer bytes.
+    const NONE: u32 = u32::MAX;
 
     /// What is in each Write chunk that had its turn, up to the last one for which `is_kept` holds.
     fn used(&self, is_kept: impl Fn(&Range) -> bool) -> &[Range] {

@@ -153,7 +153,7 @@ mod tests {
                 let index = call.index;
                 let mut headers = [[0xff; 64]; 2];
                 let [one, other] = &mut headers;
-                let placement = Placement::new();
+                let placement = Placement::default();
                 let plan = placement.finish(&call, 100, 1024).ok()?;
                 let length = plan.encode(one, &call, Credits::new(7)).ok()?;
                 let is_same =

@@ -117,7 +117,7 @@ mod tests {
     ) -> Option<bool> {
         let offer = offer?;
         let call = offer.call()?;
-        let mut placement = Placement::new();
+        let mut placement = Placement::default();
         let plan = place(&mut placement, &call, parts);
         let is_form = form(plan) == Some(expected);
         let plan = plan?.ok()?;
@@ -215,7 +215,7 @@ mod tests {
         let call = offer.as_ref().and_then(Offer::call);
         assert!(call.is_some());
         let Some(call) = call else { return };
-        let mut placement = Placement::new();
+        let mut placement = Placement::default();
         assert_eq!(placement.place(&call, 100, 0), None);
         assert_eq!(placement.place(&call, 104, 4096), Some(0));
         assert_eq!(placement.place(&call, 4204, 9), None);
@@ -235,7 +235,7 @@ mod tests {
         let call = offer.as_ref().and_then(Offer::call);
         assert!(call.is_some());
         let Some(call) = call else { return };
-        let mut placement = Placement::new();
+        let mut placement = Placement::default();
         assert_eq!(placement.place(&call, 40, 99), Some(0));
         assert_eq!(placement.place(&call, 140, 100), Some(1));
         let results = |plan: Result<ReplyPlan<'_>, ReplyTooLarge>| {
@@ -263,7 +263,7 @@ mod tests {
         let is_refused = |chunk: Option<&[u32]>, length| {
             let offer = Offer::new(&[], chunk)?;
             let call = offer.call()?;
-            let mut placement = Placement::new();
+            let mut placement = Placement::default();
             Some(place(&mut placement, &call, &[Words(length)])?.is_err())
         };
         assert_eq!(is_refused(Some(&[4096]), 8192), Some(true));
@@ -275,7 +275,7 @@ mod tests {
         let is_placed = |lengths: &[u32], length| {
             let offer = Offer::new(&[lengths], Some(&[65536]))?;
             let call = offer.call()?;
-            let mut placement = Placement::new();
+            let mut placement = Placement::default();
             placement.place(&call, 128, length);
             // The Reply chunk does not help.
             let plan = placement.finish(&call, length + 131, THRESHOLD);
@@ -287,9 +287,9 @@ mod tests {
         // The header alone is more than a Send may have.
         let offer = Offer::new(&[[1; 4].as_slice(); 5], Some(&[4096]));
         let call = offer.as_ref().and_then(Offer::call);
-        let too_small = call.map(|call| Placement::new().finish(&call, 8, 407).is_err());
+        let too_small = call.map(|call| Placement::default().finish(&call, 8, 407).is_err());
         assert_eq!(too_small, Some(true));
-        let fits = call.map(|call| Placement::new().finish(&call, 8, 408).is_ok());
+        let fits = call.map(|call| Placement::default().finish(&call, 8, 408).is_ok());
         assert_eq!(fits, Some(true));
     }
 
@@ -307,7 +307,7 @@ mod tests {
             Data(6),
             Words(2 + 4),
         ];
-        let mut placement = Placement::new();
+        let mut placement = Placement::default();
         let plan = place(&mut placement, &call, &parts).and_then(Result::ok);
         assert!(plan.is_some());
         let Some(plan) = plan else { return };

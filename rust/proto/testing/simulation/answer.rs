@@ -75,7 +75,7 @@ impl Responder<'_> {
         let call = decode(request)?;
         let payload = rpc.reply_payload();
         let thresholds = self.negotiation.thresholds(call.index.version);
-        let mut placement = Placement::new();
+        let mut placement = Placement::default();
         let Some(plan) = place(&mut placement, &payload, &call, thresholds.send, fabric) else {
             return Ok(None);
         };

@@ -180,7 +180,7 @@ impl Connection {
             return;
         };
         let call = served.index.call(&served.buffer).unwrap();
-        let mut placement = Placement::new();
+        let mut placement = Placement::default();
         let mut at = 24u32;
         // The results so far, and for each of them that is in a Write chunk its number.
         let mut placed = Vec::<(Option<u32>, Range)>::new();

@@ -220,7 +220,7 @@ proptest! {
         };
 
         // The Reply as it turns out, and what the responder makes of it.
-        let mut placement = Placement::new();
+        let mut placement = Placement::default();
         let mut at = 0;
         for (number, (piece, length)) in pieces.iter().zip(lengths).enumerate() {
             let length = length % (piece.len + 1);
