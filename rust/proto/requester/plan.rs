@@ -114,8 +114,6 @@ pub(crate) struct Plan {
     pub(crate) reads: u32,
     /// Segments of the Write chunk or Reply chunk.
     pub(crate) results: u32,
-    /// Bytes of the transport header.
-    pub(crate) header_len: u32,
     /// Bytes of the RPC message that follow the header in the same Send.
     pub(crate) inline_len: u32,
 }
@@ -161,14 +159,12 @@ pub(crate) fn plan(
     };
     let (call, reads, inline) =
         plan_call(&shape.call, limits, |reads| header_len(reads, write, chunk))?;
-    let narrow = |bytes: u64| u32::try_from(bytes).map_err(|_| PlanError::CallTooLarge);
     Ok(Plan {
         call,
         reply,
         reads,
         results,
-        header_len: narrow(header_len(reads, write, chunk))?,
-        inline_len: narrow(inline)?,
+        inline_len: u32::try_from(inline).map_err(|_| PlanError::CallTooLarge)?,
     })
 }
 

@@ -7,7 +7,19 @@ pub(crate) mod plan_general;
 #[cfg(any(test, rpcrdma_kunit))]
 mod plan_tests;
 
-use crate::proto::requester::plan::{Parts, Segments};
+use crate::proto::requester::plan::{header_len, Parts, Plan, ReplyForm, Segments};
+
+impl Plan {
+    /// Bytes of the transport header of the Call.
+    pub(crate) fn header_len(&self) -> u64 {
+        let results = |form| (self.reply == form).then_some(self.results);
+        header_len(
+            self.reads,
+            results(ReplyForm::WriteChunk),
+            results(ReplyForm::ReplyChunk),
+        )
+    }
+}
 
 /// For tests, which give the segments of each part.
 impl Segments for Parts {

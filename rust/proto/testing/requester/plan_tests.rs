@@ -57,7 +57,6 @@ mod tests {
             reply: ReplyForm::Inline,
             reads: (header_len - 28) / 24,
             results: 0,
-            header_len,
             inline_len,
         })
     }
@@ -68,7 +67,6 @@ mod tests {
             reply,
             reads: 0,
             results: (header_len - 28) / 16,
-            header_len,
             inline_len: 100,
         })
     }
@@ -216,7 +214,7 @@ mod tests {
             call: side(parts(head, 0, 0), false),
             reply: side(parts(128, 4096, 0), true),
         };
-        let form = |head| plan(&shape(head), &LIMITS).map(|plan| (plan.call, plan.header_len));
+        let form = |head| plan(&shape(head), &LIMITS).map(|plan| (plan.call, plan.header_len()));
         assert_eq!(form(972), Ok((CallForm::Inline, 52)));
         assert_eq!(form(973), Ok((CallForm::PositionZero, 76)));
     }

@@ -80,7 +80,7 @@ fn general(plan: &Plan, shape: &RpcShape<Parts>) -> Form {
     GeneralPlan {
         call,
         reply,
-        header_len: plan.header_len,
+        header_len: u32::try_from(plan.header_len()).unwrap_or(u32::MAX),
         inline_len: plan.inline_len,
     }
 }

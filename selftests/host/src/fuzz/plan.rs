@@ -101,9 +101,9 @@ pub(crate) fn check_plan(shape: &RpcShape<Parts>, limits: &PlanLimits) {
     let entries = placeholders(reads).map(|segment| ReadSegment { position, segment });
     let (write_chunk, reply_chunk) = (placeholders(writes), placeholders(chunk));
     let length = encode_call(&mut buffer, &fixed, entries, [write_chunk], reply_chunk).unwrap();
-    assert_eq!(u32::try_from(length), Ok(plan.header_len));
+    assert_eq!(u64::try_from(length), Ok(plan.header_len()));
     let inline = u64::from(plan.inline_len);
-    assert!(u64::from(plan.header_len) + inline <= send);
+    assert!(plan.header_len() + inline <= send);
 
     // Each byte of the Call travels once, except pad bytes.
     match plan.call {
@@ -123,8 +123,8 @@ pub(crate) fn check_plan(shape: &RpcShape<Parts>, limits: &PlanLimits) {
         }
         CallForm::PositionZero => {
             assert_eq!(inline, 0);
-            let offered = plan.header_len - 24 * reads;
-            assert!(u64::from(offered) + total(&call.len) > send);
+            let offered = plan.header_len() - 24 * u64::from(reads);
+            assert!(offered + total(&call.len) > send);
         }
     }
 
