@@ -171,13 +171,11 @@ impl<'a> ReadList<'a> {
         from_fn(move || {
             let position = next?;
             let later = |entry: &ReadSegment| entry.position > position;
-            next = match position < highest {
-                true => list
-                    .segments()
-                    .filter(later)
-                    .map(|entry| entry.position)
-                    .min(),
-                false => None,
+            next = if position < highest {
+                let positions = list.segments().filter(later).map(|entry| entry.position);
+                positions.min()
+            } else {
+                None
             };
             Some(list.chunk(position))
         })
@@ -203,9 +201,10 @@ pub(crate) struct ReadChunk<'a> {
 impl<'a> ReadChunk<'a> {
     /// The sum of the lengths of its segments, in bytes.
     pub(crate) fn length(&self) -> u64 {
-        match self.list.positions == (self.position, self.position) {
-            true => self.list.length,
-            false => total_length(self.segments()),
+        if self.list.positions == (self.position, self.position) {
+            self.list.length
+        } else {
+            total_length(self.segments())
         }
     }
 
@@ -300,10 +299,10 @@ impl<'a> WriteList<'a> {
 
 /// Decodes the next entry of a Write list, or a Reply chunk: a chunk, if the flag before it is set.
 fn decode_optional_chunk<'a>(reader: &mut Reader<'a>) -> Result<Option<Chunk<'a>>, Malformed> {
-    match reader.decode_flag()? {
-        true => Chunk::decode(reader).map(Some),
-        false => Ok(None),
+    if reader.decode_flag()? {
+        return Chunk::decode(reader).map(Some);
     }
+    Ok(None)
 }
 
 /// The three chunk lists of a received header, in wire order (RFC 8166 section 4.3).
