@@ -3,7 +3,7 @@
 //! Inline thresholds of Version Two (Version Two sections 2.3 and 5).
 
 use crate::proto::wire::header::VERSION_TWO;
-use crate::proto::wire::private_data::{InlineSize, Thresholds};
+use crate::proto::wire::private_data::{Thresholds, DEFAULT_THRESHOLD};
 
 /// The smallest inline threshold that a receiver of Version Two may have, in bytes (Version Two
 /// section 2.3).
@@ -13,10 +13,9 @@ impl Thresholds {
     /// What may be assumed of a peer of whose version nothing is known: 1024 bytes both ways
     /// (RFC 8166 section 3.3.3).
     pub(crate) fn first(self) -> Self {
-        let default = InlineSize::DEFAULT.bytes();
         Self {
-            send: default,
-            receive: default,
+            send: DEFAULT_THRESHOLD,
+            receive: DEFAULT_THRESHOLD,
             ..self
         }
     }
@@ -25,7 +24,7 @@ impl Thresholds {
     pub(crate) fn at_version(self, version: u32) -> Self {
         let default = match version {
             VERSION_TWO => VERSION_TWO_THRESHOLD,
-            _ => InlineSize::DEFAULT.bytes(),
+            _ => DEFAULT_THRESHOLD,
         };
         Self {
             send: self.send.max(default),

@@ -18,7 +18,7 @@ const REMOTE_INVALIDATION: u8 = 1;
 const UNIT: u32 = 1024;
 
 /// The inline threshold of a peer that says nothing, in bytes (RFC 8166 section 3.3.3).
-const DEFAULT_THRESHOLD: u32 = 1024;
+pub(crate) const DEFAULT_THRESHOLD: u32 = 1024;
 
 /// The size of the largest message in one Send: 1024 to 262144 bytes in steps of 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
