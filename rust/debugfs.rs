@@ -17,7 +17,7 @@ pub(crate) struct Folder(());
 impl Folder {
     /// Creates the directory. Without debugfs there is none, which is not an error.
     pub(crate) fn new() -> Self {
-        // SAFETY: May sleep.
+        // SAFETY: No preconditions but process context.
         unsafe { bindings::rpcrdma_debugfs_init() };
         Self(())
     }
@@ -74,7 +74,7 @@ pub(crate) struct WithFiles<T: Show> {
     data: T,
 }
 
-// SAFETY: Any thread may remove files.
+// SAFETY: `folder` is used only by `drop`; debugfs_remove() and `T` may run in any thread.
 unsafe impl<T: Show + Send> Send for WithFiles<T> {}
 // SAFETY: Only `data` is reachable through `&self`.
 unsafe impl<T: Show> Sync for WithFiles<T> {}

@@ -157,7 +157,7 @@ fn no_network(errno: i32) -> Option<Error> {
     }
 }
 
-/// The cause of a step that failed with `status`, or `otherwise`: nobody has answered at the
+/// The cause of a step that failed with `status`, or `otherwise`: no host has answered at the
 /// address, or a provider of iWARP passes on the errno of a TCP connect.
 pub(crate) fn cause_of_errno(status: i32, otherwise: Cause) -> Cause {
     match status.checked_neg().map(u32::try_from) {
@@ -183,9 +183,9 @@ pub(crate) fn connect_error(cause: Cause, first: bool, status: i32) -> Error {
             bindings::ECONNABORTED
         }
         Cause::LocalResources => bindings::ENOBUFS,
-        // Waiting does not help: this is the one case that a mount should report at once. Later,
-        // the connection may have moved to another device, from which an application should not
-        // suffer.
+        // Waiting does not help: this is the one case that a mount should report immediately.
+        // Later, the connection may have moved to another device, from which an application should
+        // not suffer.
         Cause::Incapable if first && status != 0 => return Error::from_errno(status),
         Cause::Incapable if first => bindings::EOPNOTSUPP,
         Cause::Incapable => bindings::EHOSTUNREACH,

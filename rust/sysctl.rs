@@ -20,7 +20,7 @@ impl Settings {
     ///
     /// `EBUSY` the second time; `ENOMEM`.
     pub(crate) fn register() -> Result<Self> {
-        // SAFETY: May sleep.
+        // SAFETY: No preconditions but process context.
         to_result(unsafe { bindings::rpcrdma_sysctl_register() })?;
         Ok(Self(()))
     }
@@ -145,10 +145,11 @@ mod tests {
     unsafe fn read(mount: *mut vfsmount, name: &CStr) -> Result<u64> {
         let root = path {
             mnt: mount,
-            // SAFETY: By the function's contract.
+            // SAFETY: `mount` is mounted (this function's contract).
             dentry: unsafe { (*mount).mnt_root },
         };
-        // SAFETY: By the function's contract, and the name ends with a null byte.
+        // SAFETY: `mount` is mounted (this function's contract), and the name ends with a null
+        // byte.
         let opened = unsafe { file_open_root(&root, name.as_char_ptr(), O_RDONLY as i32, 0) };
         let file = from_err_ptr(opened)?;
         let mut text = [0u8; 32];

@@ -3,10 +3,11 @@
 //! Trace events of the group `rpcrdma`: one function for each event, of the same name.
 //!
 //! A disabled event costs the branch of its static key: its values are read from the arguments
-//! behind that branch. Without `CONFIG_TRACEPOINTS` nothing of it remains.
+//! after that branch. Without `CONFIG_TRACEPOINTS` nothing of it remains.
 //!
 //! They are defined in `trace/rpcrdma.h`. Queue pairs and memory regions are named by numbers:
-//! those by which `rdma resource show` lists the completion queue of the Receives, and the region.
+//! those by which `rdma resource show` lists the completion queue of the queue pair, and the
+//! region.
 
 use crate::bindings::{self, ib_mr, ib_wc};
 use kernel::{prelude::*, time::Delta};
@@ -54,8 +55,8 @@ macro_rules! emit {
         if enabled!($name) {
             #[cfg(CONFIG_TRACEPOINTS)]
             kernel::macros::paste! {
-                // SAFETY: The event takes numbers and references only, and may be written in any
-                // context.
+                // SAFETY: The event takes numbers, references and static C strings only, and may be
+                // written in any context.
                 unsafe { crate::bindings::[<rust_do_trace_ $name>] $values }
             }
             #[cfg(not(CONFIG_TRACEPOINTS))]
@@ -97,7 +98,7 @@ events! {
     /// The mount requested different timeouts, in jiffies.
     fn xprtrdma_op_set_cto: (xprt: u32, connect: usize, reconnect: usize) =>
         (xprt, connect, reconnect);
-    /// The connection manager reports that the device is being removed.
+    /// The device is being removed.
     fn xprtrdma_device_removal
     /// Fault injection breaks the connection.
     fn xprtrdma_op_inject_dsc: (xprt: u32) => (xprt);
@@ -111,7 +112,7 @@ events! {
         max_send: u32,
         max_recv: u32,
     ) => (xprt, send, recv, max_send, max_recv);
-    /// An attempt to connect is over; `errno` is what sunrpc is told. It is 0, and `cause` is
+    /// An attempt to connect is over; `errno` is what sunrpc gets. It is 0, and `cause` is
     /// empty, if there is a connection.
     fn xprtrdma_connect: (xprt: u32, errno: i32, cause: &CStr) =>
         (xprt, errno, cause.as_char_ptr());
@@ -203,7 +204,7 @@ events! {
     /// `message` is posted in the Send with this number.
     fn xprtrdma_post_send: (cq: u32, number: u32, message: &[u8], signaled: bool) =>
         (cq, number, word(message, 0), clip(message.len()), signaled);
-    /// The Receive with this number was posted, or will be with its batch.
+    /// The Receive with this number is about to be posted.
     fn xprtrdma_post_recv: (cq: u32, index: u32) => (cq, index);
     /// `count` Receives are posted together.
     fn xprtrdma_post_recvs: (cq: u32, count: usize) => (cq, clip(count));
@@ -266,7 +267,7 @@ events! {
     /// RDMA Reads are posted for the message in the Receive with this number.
     fn svcrdma_post_read_chunk: (cq: u32, cid: u32, count: u32) =>
         (cq, cid, count);
-    /// The send queue has no room for `needed` work requests.
+    /// The send queue has fewer free entries than the `needed` ones.
     fn svcrdma_sq_full: (cq: u32, needed: u32, avail: u32, depth: u32) =>
         (cq, needed, avail, depth);
     /// The RDMA Reads for the message in the Receive with this number have completed.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages that are no Reply that can be used: RDMA_ERROR, malformed ones, late ones.
+//! RDMA_ERROR; malformed and late messages.
 
 use super::{
     ep::Ep,
@@ -87,7 +87,7 @@ fn resend(cx: &mut CqContext<'_, Ep>, rqst: PinnedRqst, rep: RecvBox<Ep>) {
     } else {
         ep.state.force_disconnect(Cause::PostFailed);
     }
-    // Its memory could not be freed until here.
+    // Pinned until here: buf_free would invalidate the MRs that the repeated Call names.
     drop(rqst);
     cx.repost(rep);
 }

@@ -107,7 +107,7 @@ impl EpState {
     pub(super) fn force_disconnect(&self, cause: Cause) {
         let mut status = self.status.lock();
         if status.reached != Step::Connected {
-            // If the attempt fails, the CM knows the cause.
+            // Receives may be flushed before REJECTED, which has the cause.
             status.early.get_or_insert(cause);
             return;
         }

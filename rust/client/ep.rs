@@ -63,7 +63,7 @@ pub(crate) struct Ep {
     number: u64,
     /// The credits that every Call asks for.
     pub(super) requested: Credits,
-    /// How many Calls may be outstanding. 0 before the first Reply, which stands for one.
+    /// Credits granted; 0 until the first Reply (one Call may be outstanding).
     granted: Atomic<u32>,
     pub(super) param: SetOnce<EpParam>,
     /// Unless this end is set to speak only Version One.

@@ -8,8 +8,9 @@
 //! ```text
 //! Free         -> Offered       the Send is posted
 //! Offered      -> Free          the Reply has invalidated all MRs
-//! Offered      -> Invalidating  it has not, or the task is gone
-//! Invalidating -> Replied       LOCAL_INVs are posted; their completion completes the RPC
+//! Offered      -> Invalidating  the Reply has not, or the task was killed
+//! Invalidating -> Replied       a Reply waits for the LOCAL_INVs, whose completion completes
+//!                               the RPC
 //! Invalidating, Replied -> Free the LOCAL_INVs have completed
 //! any          -> Closed        the connection has ended
 //! ```

@@ -19,8 +19,9 @@
 //! [`transport::RpcrdmaXprt`] exists as long as the mount. [`ep::Ep`] exists only while a
 //! connection does, and owns everything that is bound to a device.
 //!
-//! Lock order: the send lock of sunrpc, `RpcrdmaXprt::current`, the slot of a Call's MRs, the send
-//! queue. `EpState::status` is taken before the transport lock of sunrpc. All others are leaves.
+//! Lock order: the send lock of sunrpc, then `RpcrdmaXprt::current`, then the slot of a Call's MRs,
+//! then the send queue. `RpcrdmaXprt::current`, then `EpState::status`, then the transport lock of
+//! sunrpc. All others are leaves.
 
 mod bad_reply;
 mod connect;

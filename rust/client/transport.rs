@@ -148,7 +148,7 @@ impl ClientTransport for RpcrdmaXprt {
     }
 
     fn fence(&self, rqst: &Rqst) {
-        // Otherwise the Call had no chunks, or its Reply has already fenced them.
+        // Otherwise the Call had no chunks, or its Reply has invalidated them.
         if !rqst.exposure().is_over() {
             let qp = self.current.lock().clone();
             if let Some(qp) = qp {

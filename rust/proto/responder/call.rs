@@ -56,7 +56,7 @@ pub(crate) struct CallIndex {
     pub(crate) xid: Xid,
     /// The version word, to be repeated in the Reply.
     pub(crate) version: u32,
-    /// Replies that the requester can take at once.
+    /// The credits that it requests.
     pub(crate) credits: Credits,
     /// Which bytes of the RPC message are where when it is put together.
     pub(crate) layout: StreamLayout,

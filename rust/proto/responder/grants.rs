@@ -26,7 +26,7 @@ pub(crate) struct Grants {
     granted: Credits,
     /// The highest number that a Call may have.
     allowed: u64,
-    /// The most Calls to serve at once, now and ever.
+    /// The most Calls to serve concurrently, now and ever.
     limit: u32,
     max: u32,
     /// What the last Call asked for.
@@ -42,8 +42,8 @@ pub(crate) struct Grants {
 }
 
 impl Grants {
-    /// Starts a connection on which `limit` Calls are served at once, and later up to `max`. The
-    /// requester may send one Call until the first Reply.
+    /// Starts a connection on which `limit` Calls are served concurrently, and later up to `max`.
+    /// The requester may send one Call until the first Reply.
     pub(crate) const fn new(limit: u32, max: u32) -> Self {
         Self {
             received: 0,
@@ -167,7 +167,7 @@ impl Grants {
         self.granted
     }
 
-    /// The most Calls to serve at once.
+    /// The most Calls to serve concurrently.
     pub(crate) const fn limit(&self) -> u32 {
         self.limit
     }

@@ -31,7 +31,7 @@ pub(crate) struct StreamLayout {
     pub(crate) head: u32,
     /// Bytes in pages, round-up included; 0 if nothing is to be read.
     pub(crate) pages: u32,
-    /// Bytes behind the pages, which follow the head in the inline part.
+    /// Bytes after the pages, which follow the head in the inline part.
     pub(crate) tail: u32,
     /// Read chunks, the one at Position Zero included.
     pub(crate) read_chunks: u32,

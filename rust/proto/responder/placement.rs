@@ -34,12 +34,12 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// The first byte behind them.
+    /// The first byte after them.
     const fn end(&self) -> u32 {
         self.at.saturating_add(self.length)
     }
 
-    /// The first byte behind them and their padding.
+    /// The first byte after them and their padding.
     const fn padded_end(&self) -> u32 {
         self.end().saturating_add(self.length.wrapping_neg() & 3)
     }

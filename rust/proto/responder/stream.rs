@@ -126,7 +126,7 @@ impl<'a> ReceivedCall<'a> {
         })
     }
 
-    /// Whether the Read chunks are behind the header of the RPC Call, in which nothing may be in a
+    /// Whether the Read chunks are after the header of the RPC Call, in which nothing may be in a
     /// chunk, and the word before each can be the byte count of what the chunk holds, as in all
     /// Upper Layer Bindings whose items are counted arrays (RFC 8267 has no others). If not, the
     /// Call is answered with GARBAGE_ARGS (RFC 8166 sections 3.4.4 and 4.5.2). With RPCSEC_GSS
@@ -139,7 +139,7 @@ impl<'a> ReceivedCall<'a> {
         };
         let mut chunks = self.lists.reads.chunks();
         let first = chunks.clone().next();
-        if first.is_some_and(|first| !is_behind_header(payload, first.position)) {
+        if first.is_some_and(|first| !is_after_header(payload, first.position)) {
             return false;
         }
         // Bytes of the message that are not inline, and inline ones before the last chunk.
@@ -159,7 +159,7 @@ impl<'a> ReceivedCall<'a> {
 /// Whether the first Read chunk, at `position`, and the count before it are arguments of the Call
 /// that begins with `payload`: sunrpc expects the header (RFC 5531 section 9) in one piece, and if
 /// RPCSEC_GSS protects the arguments or has its own, they are in no chunk.
-fn is_behind_header(payload: &[u8], position: u32) -> bool {
+fn is_after_header(payload: &[u8], position: u32) -> bool {
     let end = usize::try_from(position).ok();
     let before = end.and_then(|end| payload.get(..end.checked_sub(4)?));
     before.is_some_and(|before| has_header(before).is_some())

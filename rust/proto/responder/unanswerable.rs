@@ -17,8 +17,9 @@ const PATIENCE: u32 = 2;
 struct Entry<P> {
     peer: P,
     xid: Xid,
-    /// When it last cost a connection, and how many it has cost.
+    /// When it last arrived or cost a connection.
     since: u64,
+    /// How many connections it has cost.
     connections: u32,
 }
 
