@@ -76,7 +76,7 @@ pub(super) struct CallMrs<'a> {
 }
 
 impl<'a> CallMrs<'a> {
-    /// The slot and MRs that were taken from `pool` for the Call `xid`.
+    /// The slot and MRs that were acquired from `pool` for the Call `xid`.
     pub(super) fn new(pool: &'a MrPool, xid: u32, slot: Option<usize>, idle: MrList<Idle>) -> Self {
         Self {
             pool,

@@ -66,7 +66,7 @@ pub(super) fn marshal_req(qp: &QpOwner<Ep>, rqst: &Rqst) -> Result<(), SendError
         CallMrs::new(&ep.mrs, rqst.xid(), None, MrList::new())
     } else {
         let count = plan.reads.saturating_add(plan.results);
-        ep.mrs.take(rqst, count).ok_or(SendError::Busy)?
+        ep.mrs.acquire(rqst, count).ok_or(SendError::Busy)?
     };
     mrs.map(call, reply, &plan)?;
     let segments = mrs.mapped.extents().map(|extent| Segment {

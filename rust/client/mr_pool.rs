@@ -124,9 +124,9 @@ impl MrPool {
         filled
     }
 
-    /// Takes a slot and `count` MRs for the Call `rqst`. If there are not enough, the sender waits
-    /// for space. Queues the worker when fewer than [`LOW`] are left.
-    pub(super) fn take(self: &Arc<Self>, rqst: &Rqst, count: u32) -> Option<CallMrs<'_>> {
+    /// Acquires a slot and `count` MRs for the Call `rqst`. If there are not enough, the sender
+    /// waits for space. Queues the worker when fewer than [`LOW`] are left.
+    pub(super) fn acquire(self: &Arc<Self>, rqst: &Rqst, count: u32) -> Option<CallMrs<'_>> {
         let mut free = self.free.lock();
         let is_enough = free.mrs.len() >= count;
         let slot = if is_enough { free.slots.pop() } else { None };

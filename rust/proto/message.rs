@@ -87,7 +87,7 @@ impl<E> Refused<E> {
     /// The RDMA_ERROR with `body` that repeats XID and version of the message (RFC 8166 section
     /// 4.5). `None` for a message without a complete fixed header, and for an RDMA_ERROR: one that
     /// cannot be decoded is discarded silently.
-    pub(crate) fn answer(&self, body: ErrorBody) -> Option<ErrorMessage> {
+    pub(crate) fn error(&self, body: ErrorBody) -> Option<ErrorMessage> {
         let fixed = self.fixed.filter(|_| !self.is_error());
         fixed.map(|fixed| fixed.error(body))
     }

@@ -97,7 +97,7 @@ impl Refused<ReplyError> {
             ReplyError::Header(_) if backward => ErrorBody::Chunk,
             ReplyError::Header(_) => return RequesterRefusal::Discard,
         };
-        match self.answer(body) {
+        match self.error(body) {
             Some(error) => RequesterRefusal::Answer(error),
             None => RequesterRefusal::Discard,
         }

@@ -51,7 +51,7 @@ impl Refused<CallError> {
             | CallError::Budget(_)
             | CallError::PositionRange => ErrorBody::Chunk,
         };
-        match self.answer(body) {
+        match self.error(body) {
             Some(answer) if error == CallError::PositionRange => {
                 ResponderRefusal::GarbageArgs(answer)
             }

@@ -124,7 +124,7 @@ mod tests {
             let refused = refused(bytes);
             let why = refused.map(|refused| (refused.why.error, refused.why.at));
             assert_eq!(why, Some((HeaderError::Truncated, at)));
-            let answer = refused.and_then(|refused| refused.answer(ErrorBody::Chunk));
+            let answer = refused.and_then(|refused| refused.error(ErrorBody::Chunk));
             assert_eq!(answer, error(VERSION_TWO, ErrorBody::Chunk));
             let refused = decode_received(bytes, BOTH).err();
             let at_requester = refused.map(|refused| refused.at_requester(true, false));
