@@ -9,7 +9,10 @@
 //! those by which `rdma resource show` lists the completion queue of the queue pair, and the
 //! region.
 
-use crate::bindings::{self, ib_mr, ib_wc};
+use crate::{
+    bindings::{self, ib_mr, ib_wc},
+    proto::wire::chunk::{ReadSegment, Segment},
+};
 use kernel::{prelude::*, time::Delta};
 
 /// What events show of an RPC.
@@ -26,9 +29,6 @@ pub(crate) trait TraceRqst {
     /// Bytes of the buffer for the Reply: head, pages and tail.
     fn reply_lens(&self) -> [usize; 3];
 }
-
-/// A segment as events show it: handle, length and offset.
-pub(crate) type Segment = (u32, u32, u64);
 
 /// Whether an event is enabled.
 macro_rules! enabled {
@@ -180,7 +180,12 @@ pub(crate) fn xprtrdma_chunks(
     }
     let (task, client) = rqst.task();
     let mut segments = (1..usize::MAX).zip(segments).peekable();
-    while let Some((count, (handle, length, offset))) = segments.next() {
+    while let Some((count, segment)) = segments.next() {
+        let Segment {
+            handle,
+            length,
+            offset,
+        } = segment;
         let last = count == reads || segments.peek().is_none();
         if count <= reads {
             emit!(xprtrdma_chunk_read(
@@ -350,22 +355,21 @@ events! {
     /// The part of one that an RDMA Write fills.
     fn svcrdma_encode_wseg: (
         cq: u32, cid: u32, number: u32, position: u32, segment: Segment,
-    ) => (cq, cid, number, position, segment.1, segment.2, segment.0);
+    ) => (cq, cid, number, position, segment.length, segment.offset, segment.handle);
 }
 
-/// The segments of a Call's chunks: `svcrdma_decode_rseg` and `svcrdma_decode_wseg`. `reads`
-/// include their Positions.
+/// The segments of a Call's chunks: `svcrdma_decode_rseg` and `svcrdma_decode_wseg`.
 pub(crate) fn svcrdma_segments(
     cq: u32,
     cid: u32,
-    reads: impl Iterator<Item = (u32, Segment)>,
+    reads: impl Iterator<Item = ReadSegment>,
     writes: impl Iterator<Item = Segment>,
 ) {
     if !enabled!(svcrdma_decode_rseg) && !enabled!(svcrdma_decode_wseg) {
         return;
     }
-    for (number, (position, segment)) in (0..).zip(reads) {
-        svcrdma_decode_rseg(cq, cid, number, position, segment);
+    for (number, entry) in (0..).zip(reads) {
+        svcrdma_decode_rseg(cq, cid, number, entry.position, entry.segment);
     }
     for (number, segment) in (0..).zip(writes) {
         svcrdma_decode_wseg(cq, cid, number, 0, segment);

@@ -109,7 +109,7 @@ printf 'TAP version 13\n1..13\n'
 rule proto_uses_nothing strangers proto
 rule proto_uses_no_other_crate proto_names_crates
 rule bindings_use_nothing strangers bindings
-rule trace_uses_bindings strangers trace bindings
+rule trace_knows_no_layer strangers trace bindings proto
 rule rdma_knows_no_rpc strangers rdma bindings trace
 rule sunrpc_knows_no_rdma strangers sunrpc bindings trace
 rule client_is_apart strangers client "${above[@]}"

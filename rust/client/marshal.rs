@@ -145,10 +145,8 @@ fn build(
         CallForm::Inline | CallForm::PositionZero => 0,
     };
     let reads = usize::try_from(plan.reads).ok()?;
-    let traced = segments.clone();
-    let traced = traced.map(|segment| (segment.handle, segment.length, segment.offset));
     let is_reply_chunk = plan.reply == ReplyForm::ReplyChunk;
-    trace::xprtrdma_chunks(rqst, position, is_reply_chunk, traced, reads);
+    trace::xprtrdma_chunks(rqst, position, is_reply_chunk, segments.clone(), reads);
     let read_list = segments
         .clone()
         .take(reads)

@@ -261,15 +261,7 @@ pub(super) fn release_ctxt(qp: &Qp, ctxt: RecvBox) {
 fn trace_call(qp: &Qp, number: u32, bytes: &[u8], call: &ReceivedCall<'_>) {
     let header = bytes.get(..call.index.header_len).unwrap_or(bytes);
     trace::svcrdma_decode_rqst(qp.cq_number, number, header);
-    let reads = call.lists.reads.segments().map(|entry| {
-        let segment = entry.segment;
-        (
-            entry.position,
-            (segment.handle, segment.length, segment.offset),
-        )
-    });
-    let writes = call.lists.segments();
-    let writes = writes.map(|segment| (segment.handle, segment.length, segment.offset));
+    let (reads, writes) = (call.lists.reads.segments(), call.lists.segments());
     trace::svcrdma_segments(qp.cq_number, number, reads, writes);
 }
 

@@ -192,8 +192,7 @@ pub(super) fn add_writes(
     let elements = layout.part_count().saturating_add(writes.saturating_mul(2));
     conn.wait_for_memory(|| ctxt.reserve_rw(DataDirection::ToDevice, ranges, elements))?;
     for (index, (at, mut target)) in (0..).zip(plan.rdma_writes(call)) {
-        let segment = (target.handle, target.length, target.offset);
-        trace::svcrdma_encode_wseg(qp.cq_number, cid, index, 0, segment);
+        trace::svcrdma_encode_wseg(qp.cq_number, cid, index, 0, target);
         let (start, length) = (usize::try_from(at)?, usize::try_from(target.length)?);
         layout.for_each_range(start, length, |range| add(qp, ctxt, range, &mut target))?;
     }
