@@ -297,8 +297,7 @@ impl<U: QpUser> Drop for QpOwner<U> {
             qp.user.pages_put(&ctxt.data, ctxt.pages.len());
             if is_lost {
                 core::mem::forget(core::mem::take(&mut ctxt.pages));
-            }
-            if !is_lost {
+            } else {
                 // SAFETY: The ranges were added with these objects. The queue pair was drained.
                 unsafe { ctxt.rw.release(hw) };
             }
