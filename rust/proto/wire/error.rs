@@ -69,6 +69,17 @@ pub(crate) struct ErrorMessage {
     pub(crate) body: ErrorBody,
 }
 
+impl FixedHeader {
+    /// An RDMA_ERROR with the same XID and version (RFC 8166 section 4.5).
+    pub(crate) const fn error(&self, body: ErrorBody) -> ErrorMessage {
+        ErrorMessage {
+            xid: self.xid,
+            version: self.version,
+            body,
+        }
+    }
+}
+
 impl ErrorMessage {
     /// Writes the message into `buffer` and returns its length, 20 or 28 bytes.
     ///

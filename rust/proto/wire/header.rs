@@ -2,7 +2,6 @@
 
 //! The four fixed words, the versions and the procedures (RFC 8166 section 4.2).
 
-use crate::proto::wire::error::{ErrorBody, ErrorMessage};
 use crate::proto::wire::malformed::Malformed;
 use crate::proto::wire::xdr::{NoSpace, Reader, Writer};
 
@@ -86,7 +85,7 @@ pub(crate) enum Procedure {
     Msgp,
     /// RDMA_DONE, retired: never sent, refused when received.
     Done,
-    /// RDMA_ERROR: an [`ErrorBody`].
+    /// RDMA_ERROR: an [`ErrorBody`](super::error::ErrorBody).
     Error,
     /// A value that Version One does not define. In Version Two 5 is RDMA_OPTIONAL.
     Undefined(u32),
@@ -146,15 +145,6 @@ impl FixedHeader {
             credits: Credits::new(credits),
             procedure: Procedure::from_wire(procedure),
         })
-    }
-
-    /// An RDMA_ERROR with the same XID and version (RFC 8166 section 4.5).
-    pub(crate) const fn error(&self, body: ErrorBody) -> ErrorMessage {
-        ErrorMessage {
-            xid: self.xid,
-            version: self.version,
-            body,
-        }
     }
 
     /// Appends the fixed words.
