@@ -93,9 +93,9 @@ impl RwList {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if there is no room or no memory: an IOMMU or bounce buffers may be exhausted for a
-    /// moment. `EAGAIN` if there is no memory region, `EINVAL` if there are no bytes, or if the
-    /// range is not within these pages.
+    /// `ENOMEM` if there is no room or no memory, or if the range cannot be mapped: an IOMMU, bounce
+    /// buffers or the device's own tables may be exhausted for a moment. `EINVAL` if there are no
+    /// bytes, or if the range is not within these pages.
     pub(super) unsafe fn add(
         &mut self,
         hw: &Hw,
@@ -136,11 +136,7 @@ impl RwList {
         if requests == 0 {
             self.ctxts.pop();
             self.vecs.truncate(first);
-            return Err(match to_result(status).err() {
-                // What dma_map_sgtable() says of bounce buffers that are exhausted.
-                Some(EIO) => ENOMEM,
-                error => error.unwrap_or(EINVAL),
-            });
+            return Err(ENOMEM);
         }
         self.requests = self.requests.saturating_add(requests);
         Ok(())

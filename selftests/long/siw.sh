@@ -122,7 +122,7 @@ few_regions() {
 	limits_end server
 }
 
-# One of the server's regions of so many takes no pages: the thread tries once more.
+# One of the server's regions of so many takes no pages: the thread tries again.
 reads_fail() {
 	is_served || skip "the server's transport is the kernel's own"
 	other_device
