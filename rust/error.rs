@@ -210,7 +210,7 @@ pub(crate) fn describe(cause: Cause) -> &'static CStr {
         Cause::TimedOut => c"the peer let too little complete in time",
         Cause::Incapable => c"the device cannot carry this transport",
         Cause::LocalResources => c"memory or device resources are short",
-        Cause::RetriesExceeded => c"no acknowledgement: the peer is down or unreachable",
+        Cause::RetriesExceeded => c"no acknowledgment: the peer is down or unreachable",
         Cause::NoReceive => c"the peer had no Receive for a message",
         Cause::RemoteAccess => c"the peer's device denied access to memory",
         Cause::RemoteError => c"the peer's device took a request for invalid",

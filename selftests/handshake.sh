@@ -95,7 +95,10 @@ slow_handshake() {
 	EOF
 	delays_end server
 	client_wait mount
-	server 'idle() { [ "$(stat_of calls_outstanding) $(stat_of oldest_call_ms)" = "0 0" ]; }; wait_for 5 idle'
+	server <<-'EOF'
+		idle() { [ "$(stat_of calls_outstanding) $(stat_of oldest_call_ms)" = "0 0" ]; }
+		wait_for 5 idle
+	EOF
 	! is_rust || client '[ "$(our_stat calls_outstanding) $(our_stat oldest_call_ms)" = "0 0" ]'
 	[ "$(client 'xprt_stat 3')" = 1 ] || ! is_rust || fail "the first connection was lost"
 	client 'ls $MNT >/dev/null && umount $MNT && wait_for 10 module_unused'

@@ -49,8 +49,8 @@ refuse_unload() {
 	EOF
 }
 
-# second_class WHICH CLASS COUNT: for each role, what the log calls its class, and how many classes come
-# before it.
+# second_class WHICH CLASS COUNT: for each role, what the log calls its class, and how many classes
+# come before it.
 second_class() {
 	client '[ -f /lab/payload/rpcrdma_test_class.ko ]' ||
 		skip "the payload has no rpcrdma_test_class.ko"

@@ -72,12 +72,15 @@ oldest_call_is_seen() {
 	server 'ages() { [ "$(stat_of oldest_call_ms)" -ge 1000 ]; }; wait_for 20 ages'
 	client 'stat $MNT/$TEST >/dev/null'
 	server <<-'EOF'
-		[ "$(stat_of calls_outstanding)" = 1 ] && [ "$(stat_of oldest_call_ms)" -ge 1000 ] ||
-			fail "$(stat_of calls_outstanding) Calls, the oldest for $(stat_of oldest_call_ms) ms"
+		count=$(stat_of calls_outstanding) age=$(stat_of oldest_call_ms)
+		[ $count = 1 ] && [ $age -ge 1000 ] || fail "$count Calls, the oldest for $age ms"
 		fsfreeze -u /export/disk
 	EOF
 	client_wait program
-	server 'idle() { [ "$(stat_of calls_outstanding) $(stat_of oldest_call_ms)" = "0 0" ]; }; wait_for 5 idle'
+	server <<-'EOF'
+		idle() { [ "$(stat_of calls_outstanding) $(stat_of oldest_call_ms)" = "0 0" ]; }
+		wait_for 5 idle
+	EOF
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
@@ -493,8 +496,8 @@ failures_are_told() {
 		failed=$(listener_of ended_post_failed)
 		printf '%d connections have failed\n' $failed
 		[ $failed -gt 20 ] || fail 'that is not enough for this test'
-		wait_for 10 lines_tell ended_post_failed $mark \
-			"client $CLIENT: its connection has failed: the device refused a work request \(post_failed\)"
+		why='its connection has failed: the device refused a work request \(post_failed\)'
+		wait_for 10 lines_tell ended_post_failed $mark "client $CLIENT: $why"
 	EOF
 }
 

@@ -93,9 +93,9 @@ impl RwList {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if there is no room or no memory, or if the range cannot be mapped: an IOMMU, bounce
-    /// buffers or the device's own tables may be exhausted for a moment. `EINVAL` if there are no
-    /// bytes, or if the range is not within these pages.
+    /// `ENOMEM` if there is no room or no memory, or if the range cannot be mapped: an IOMMU,
+    /// bounce buffers or the device's own tables may be exhausted for a moment. `EINVAL` if there
+    /// are no bytes, or if the range is not within these pages.
     pub(super) unsafe fn add(
         &mut self,
         hw: &Hw,

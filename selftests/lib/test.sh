@@ -477,8 +477,9 @@ limits_end() { "${1:-client}" \
 # The limits of the server's device are those that a connection finds when it is accepted.
 limit_server() { MACHINE=server limit_devices "$@"; }
 
-# The log has a line with the client, the reason and the error for each connection that was not accepted:
-# not_accepted MARK REASON ERRNO NUMBER. The listener was new at the mark. User-Mode Linux has no names of errors.
+# For each connection that was not accepted the log has a line with the client, the reason and the
+# error: not_accepted MARK REASON ERRNO NUMBER. The listener was new at the mark. User-Mode Linux
+# has no names of errors.
 not_accepted() {
 	server mark="$1" reason="$2 \\(($3|Error\\($4\\))\\)" <<-'EOF'
 		printf '%d connections could not be accepted\n' $(listener_of accept_failures)

@@ -8,7 +8,7 @@
 //!
 //! | file | subject | text |
 //! |---|---|---|
-//! | [`requester`] | plans with any number of chunks, credits | RFC 8166 sections 3.3 to 3.5 |
+//! | [`requester`] | credits, and the plans of tests | RFC 8166 sections 3.3 and 3.4 |
 //! | [`responder`] | decoding without a budget | |
 //! | [`receives`] | Receives to post for both directions | RFC 8167 section 4 |
 //! | [`options`] | RDMA_OPTIONAL messages | V2 sections 3.1 and 4.2 |

@@ -3,7 +3,6 @@
 //! What a requester has in the simulation and in tests only.
 
 pub(crate) mod credits;
-pub(crate) mod plan_general;
 #[cfg(any(test, rpcrdma_kunit))]
 mod plan_tests;
 

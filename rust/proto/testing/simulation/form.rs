@@ -8,7 +8,7 @@ use super::scenario::Scenario;
 use crate::proto::requester::plan::{
     plan, CallForm, Parts, Plan, PlanLimits, ReplyForm, RpcShape, Side,
 };
-use crate::proto::testing::requester::plan_general::{
+use crate::proto::testing::simulation::plan_general::{
     plan_general, CallPiece, GeneralPlan, ReplyPiece,
 };
 

@@ -25,6 +25,7 @@
 //! | [`fabric`], [`memory`], [`message`], [`private_bytes`] | the connection, regions, Sends |
 //! | [`world`], [`payload`] | the upper layers, whose messages have known bytes |
 //! | [`requester`], [`connecting`], [`killed`], [`callbacks`] | the end that connects |
+//! | [`plan_general`] | its plans, with any number of chunks (RFC 8166 sections 3.3 to 3.5) |
 //! | [`form`], [`offer`], [`transmit`], [`check`] | its Calls, and their Replies |
 //! | [`responder`], [`job`], [`service`], [`answer`], [`backward`] | the end that listens |
 //! | [`faults`] | what it sends although it must not |
@@ -45,6 +46,7 @@ pub(crate) mod memory;
 pub(crate) mod message;
 pub(crate) mod offer;
 pub(crate) mod payload;
+pub(crate) mod plan_general;
 pub(crate) mod private_bytes;
 pub(crate) mod queue;
 pub(crate) mod random;

@@ -8,7 +8,7 @@ use super::memory::{Buffer, Memory, Rights};
 use super::payload::{short, ITEMS};
 use super::rpc::Rpc;
 use super::Failure;
-use crate::proto::testing::requester::plan_general::{CallPiece, ReplyPiece};
+use crate::proto::testing::simulation::plan_general::{CallPiece, ReplyPiece};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
 
 /// The Write chunk of an item.

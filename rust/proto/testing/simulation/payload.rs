@@ -4,7 +4,7 @@
 
 use super::Direction;
 use crate::proto::message::MessageType;
-use crate::proto::testing::requester::plan_general::Piece;
+use crate::proto::testing::simulation::plan_general::Piece;
 
 /// The parts of an RPC message. Every other one is a data item, and the part behind an item starts
 /// with its XDR round-up.

@@ -4,7 +4,7 @@
 
 use super::payload::{index, short};
 use super::random::Random;
-use crate::proto::testing::requester::plan_general::Reduction;
+use crate::proto::testing::simulation::plan_general::Reduction;
 use crate::proto::wire::header::Versions;
 use crate::proto::wire::header::VERSION_TWO;
 use crate::proto::wire::private_data::{InlineSize, PrivateData};

@@ -14,7 +14,7 @@ use super::world::World;
 use super::{Direction, End, Failure};
 use crate::proto::requester::encode::encode_call;
 use crate::proto::requester::plan::PlanLimits;
-use crate::proto::testing::requester::plan_general::CallPiece;
+use crate::proto::testing::simulation::plan_general::CallPiece;
 use crate::proto::v2::requester::RequesterEvent;
 use crate::proto::wire::header::{FixedHeader, Xid};
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::fuzz::check_plan;
 use crate::proto::requester::plan::{plan, CallForm, Parts, PlanLimits, ReplyForm, RpcShape, Side};
-use crate::proto::testing::requester::plan_general::{plan_general, Piece, Reduction, ReplyPiece};
+use crate::proto::testing::simulation::plan_general::{plan_general, Piece, Reduction, ReplyPiece};
 
 /// A length that is often near a border: of nothing, of a threshold, of a page, of a list.
 fn length() -> impl Strategy<Value = u32> {

@@ -13,10 +13,10 @@ use crate::proto::requester::encode::encode_call;
 use crate::proto::responder::decode::ReceivedByResponder;
 use crate::proto::responder::placement::Placement;
 use crate::proto::responder::stream::{Source, StreamPiece};
-use crate::proto::testing::requester::plan_general::{
+use crate::proto::testing::responder::decode::decode_call;
+use crate::proto::testing::simulation::plan_general::{
     plan_general, CallPiece, GeneralPlan, Piece, Reduction, ReplyPiece,
 };
-use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::wire::chunk::{ReadSegment, Segment};
 use crate::proto::wire::header::{Credits, FixedHeader, Versions, Xid, VERSION_ONE};
 
