@@ -13,7 +13,6 @@ use crate::{
     proto::{
         responder::{encode::encode_garbage_args, placement::ReplyPlan, refusal::ResponderRefusal},
         wire::{
-            chunk::Segment,
             error::{ErrorBody, ErrorMessage},
             header::Xid,
         },
@@ -115,13 +114,16 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvBox>) 
     let end = copy_inline(send_ctxt.bytes(), &rqst, &plan)?;
     let taken = rqst.began();
     let inv_handle = call.handle_to_invalidate(&conn.thresholds);
-    let segments = u32::try_from(plan.rdma_writes(&call).count())?;
-    let bytes = |sum: u64, (_, target): (_, Segment)| sum.saturating_add(target.length.into());
+    let (mut segments, mut bytes) = (0u32, 0u64);
+    for (_, target) in plan.rdma_writes(&call) {
+        segments = segments.saturating_add(1);
+        bytes = bytes.saturating_add(target.length.into());
+    }
     *send_ctxt.data() = SendInfo::Reply(ReplyInfo {
         xid: index.xid,
         form: Form::new(index, &plan),
         segments,
-        bytes: plan.rdma_writes(&call).fold(0, bytes),
+        bytes,
         inline: plan.inline_len,
         has_invalidated: inv_handle.is_some(),
         complete: info.complete.unwrap_or(taken),
