@@ -122,15 +122,11 @@ pub(super) fn received(cx: &mut CqContext<'_, SvcxprtRdma>, mut ctxt: RecvBox) {
             });
             (call.index.credits, refusal, call.index.version)
         }
-        Ok(ReceivedByResponder::BackwardReply {
-            xid,
-            version,
-            credits,
-            payload,
-        }) => {
+        Ok(ReceivedByResponder::BackwardReply { fixed, payload }) => {
             // Its Call was in the version that is agreed on.
-            if conn.agreed().0 == Some(version) {
-                conn.svc.bc().handle_reply(xid.0, credits.get(), payload);
+            if conn.agreed().0 == Some(fixed.version) {
+                let (xid, credits) = (fixed.xid.0, fixed.credits.get());
+                conn.svc.bc().handle_reply(xid, credits, payload);
             }
             return cx.repost(ctxt);
         }

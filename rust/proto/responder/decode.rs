@@ -8,7 +8,7 @@ use super::layout::{padded, StreamLayout};
 use super::refusal::CallError;
 use crate::proto::message::{Body, Message, MessageType, Refused};
 use crate::proto::wire::error::ErrorMessage;
-use crate::proto::wire::header::{Credits, Versions, Xid, FIXED_LEN};
+use crate::proto::wire::header::{FixedHeader, Versions, FIXED_LEN};
 
 /// A message as a responder received it.
 #[derive(Clone, Copy, Debug)]
@@ -17,12 +17,8 @@ pub(crate) enum ReceivedByResponder<'a> {
     Call(ReceivedCall<'a>),
     /// The Reply to a backward Call: to be used only if one with this XID is outstanding.
     BackwardReply {
-        /// The backward transaction.
-        xid: Xid,
-        /// The version word.
-        version: u32,
-        /// Backward credits granted.
-        credits: Credits,
+        /// Which backward Call it answers, and how many backward credits it grants.
+        fixed: FixedHeader,
         /// The RPC message.
         payload: &'a [u8],
     },
@@ -57,12 +53,7 @@ pub(crate) fn decode_call<'a>(
             if !lists.is_empty() {
                 return Err(refuse(CallError::ChunksInBackwardReply));
             }
-            return Ok(ReceivedByResponder::BackwardReply {
-                xid: fixed.xid,
-                version: fixed.version,
-                credits: fixed.credits,
-                payload,
-            });
+            return Ok(ReceivedByResponder::BackwardReply { fixed, payload });
         }
         Body::Msg { lists, payload, .. } => (lists, Some(payload)),
         Body::Nomsg { lists } => (lists, None),

@@ -306,12 +306,9 @@ mod tests {
             *slot = byte;
         }
         let reply = match decode_call(&buffer, Versions::ONE) {
-            Ok(ReceivedByResponder::BackwardReply {
-                xid,
-                version,
-                credits,
-                payload,
-            }) => Some((xid, version, credits.get(), payload.len())),
+            Ok(ReceivedByResponder::BackwardReply { fixed, payload }) => {
+                Some((fixed.xid, fixed.version, fixed.credits.get(), payload.len()))
+            }
             _ => None,
         };
         assert_eq!(reply, Some((Xid(XID), VERSION_ONE, 2, 8)));

@@ -305,10 +305,8 @@ impl Peer {
             .map_err(|refused| format!("the client sent {refused:?}: {bytes:02x?}"))?;
         let call = match decoded {
             ReceivedByResponder::Call(call) => call,
-            ReceivedByResponder::BackwardReply {
-                payload, version, ..
-            } => {
-                self.backward_version = version;
+            ReceivedByResponder::BackwardReply { fixed, payload } => {
+                self.backward_version = fixed.version;
                 return Ok(Some(Received::BackwardReply(payload.to_vec())));
             }
             ReceivedByResponder::Error(_) => return Err("an RDMA_ERROR of another kind".to_owned()),

@@ -250,22 +250,17 @@ impl<'a> Responder<'a> {
                 let seen = number.map(|number| Seen::Call(number, call.index.credits));
                 return Ok(seen.unwrap_or(Seen::Nothing));
             }
-            Ok(ReceivedByResponder::BackwardReply {
-                xid,
-                version,
-                credits,
-                payload,
-            }) => {
-                let number = self.awaited(world, xid);
+            Ok(ReceivedByResponder::BackwardReply { fixed, payload }) => {
+                let number = self.awaited(world, fixed.xid);
                 if let Some(number) = number {
-                    if self.agreed() != Some(version) {
+                    if self.agreed() != Some(fixed.version) {
                         return Err(Failure::Negotiation);
                     }
                     if !world.rpc(number)?.reply_payload().is(payload) {
                         return Err(Failure::ReplyBytes(number));
                     }
                 }
-                return Ok(Seen::BackwardReply(number, credits));
+                return Ok(Seen::BackwardReply(number, fixed.credits));
             }
             Ok(ReceivedByResponder::Error(error)) => {
                 return Ok(Seen::Error(self.awaited(world, error.xid)));

@@ -11,7 +11,7 @@ use crate::proto::testing::options::OptionMessage;
 use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::wire::chunk::{Chunk, Lists};
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
-use crate::proto::wire::header::{Credits, Versions};
+use crate::proto::wire::header::{Credits, FixedHeader, Versions};
 use crate::proto::wire::private_data::PrivateData;
 
 /// What the core made of the bytes of a row.
@@ -116,7 +116,10 @@ impl<'a> Seen<'a> {
             }
             Ok(ReceivedByResponder::Call(_)) => true,
             Ok(
-                ReceivedByResponder::BackwardReply { xid, .. }
+                ReceivedByResponder::BackwardReply {
+                    fixed: FixedHeader { xid, .. },
+                    ..
+                }
                 | ReceivedByResponder::Error(ErrorMessage { xid, .. }),
             ) => context.backward_call(xid.0),
         };

@@ -130,8 +130,8 @@ impl Connection {
                 self.forward.call(&fixed(bytes)?, bytes, faults);
                 return None;
             }
-            Ok(ReceivedByResponder::BackwardReply { xid, credits, .. }) => {
-                self.backward.answer(xid, Some(credits))
+            Ok(ReceivedByResponder::BackwardReply { fixed, .. }) => {
+                self.backward.answer(fixed.xid, Some(fixed.credits))
             }
             Ok(ReceivedByResponder::Error(error)) => self.backward.answer(error.xid, None),
             Err(refused) => {
