@@ -241,8 +241,7 @@ pub(super) fn localinv(qp: &QueuePair<Ep>, index: usize, reply: Option<PendingRe
         *slot.data() = SlotState::Replied(reply);
     }
     let count = slot.mrs().len();
-    drop(slot);
-    if qp.post_localinv(index) {
+    if slot.post_localinv() {
         ep.transport.stats.local_invalidations.add(count.into());
     } else {
         ep.state.force_disconnect(Cause::PostFailed);

@@ -44,9 +44,10 @@ struct MrSlot<U: QpUser> {
 ///
 /// # Invariants
 ///
-/// The MRs of `state` were registered on `qp`.
+/// The MRs of `state` were registered on `qp`. `state` is that of `slot`.
 pub(crate) struct SlotGuard<'a, U: QpUser> {
     qp: &'a QueuePair<U>,
+    slot: &'a MrSlot<U>,
     pub(super) state: Guard<'a, MrSlotState<U::Slot>, SpinLockBackend>,
 }
 
@@ -74,6 +75,27 @@ impl<U: QpUser> SlotGuard<'_, U> {
             },
             _ => MrList::new(),
         }
+    }
+
+    /// Posts a local invalidation of every MR, unless that was done already, and unlocks the slot.
+    /// Does not sleep. [`QpUser::localinv_done`] reports its end, if true is returned. Otherwise
+    /// there are none, or they stay registered until the end of the connection, which must follow.
+    pub(crate) fn post_localinv(mut self) -> bool {
+        let state = &mut *self.state;
+        if state.mrs.is_empty() || state.is_invalidating {
+            return state.is_invalidating;
+        }
+        let unsignalled = <MrSlot<U> as Complete<1>>::wr_cqe(self.slot);
+        let signalled = <MrSlot<U> as Complete<0>>::wr_cqe(self.slot);
+        let first = state.mrs.localinvs(unsignalled, signalled);
+        // SAFETY: The requests are part of the MRs, which the lock keeps in the slot during the
+        // call. They refer to no memory.
+        let posted = unsafe { self.qp.post_wrs(&mut self.qp.send.lock(), first) };
+        state.is_invalidating = posted.is_ok();
+        if let Err(error) = posted {
+            trace::xprtrdma_post_linv_err(self.qp.cq_number, error);
+        }
+        posted.is_ok()
     }
 
     /// Unlocks the slot, sleeps until [`QueuePair::wake_slots`] is called, and locks it again.
@@ -126,9 +148,13 @@ impl<U: QpUser> MrSlots<U> {
 impl<U: QpUser> QueuePair<U> {
     /// Locks slot `index`.
     pub(crate) fn slot(&self, index: usize) -> Option<SlotGuard<'_, U>> {
-        let state = self.mrs.slots.get(index)?.state.lock();
+        let slot = self.mrs.slots.get(index)?;
         // INVARIANT: `SendBox::post_with_mrs` puts MRs into the slots of their queue pair.
-        Some(SlotGuard { qp: self, state })
+        Some(SlotGuard {
+            qp: self,
+            slot,
+            state: slot.state.lock(),
+        })
     }
 
     /// How many slots there are.
@@ -139,30 +165,6 @@ impl<U: QpUser> QueuePair<U> {
     /// Wakes those who wait for a slot ([`SlotGuard::wait`]).
     pub(crate) fn wake_slots(&self) {
         self.mrs.changed.notify_all();
-    }
-
-    /// Posts a local invalidation of every MR in slot `index`, unless that was done already. Does
-    /// not sleep. [`QpUser::localinv_done`] reports its end, if true is returned. Otherwise there
-    /// are none, or they stay registered until the end of the connection, which must follow.
-    pub(crate) fn post_localinv(&self, index: usize) -> bool {
-        let Some(slot) = self.mrs.slots.get(index) else {
-            return false;
-        };
-        let mut state = slot.state.lock();
-        if state.mrs.is_empty() || state.is_invalidating {
-            return state.is_invalidating;
-        }
-        let unsignalled = <MrSlot<U> as Complete<1>>::wr_cqe(slot);
-        let signalled = <MrSlot<U> as Complete<0>>::wr_cqe(slot);
-        let first = state.mrs.localinvs(unsignalled, signalled);
-        // SAFETY: The requests are part of the MRs, which the lock keeps in the slot during the
-        // call. They refer to no memory.
-        let posted = unsafe { self.post_wrs(&mut self.send.lock(), first) };
-        state.is_invalidating = posted.is_ok();
-        if let Err(error) = posted {
-            trace::xprtrdma_post_linv_err(self.cq_number, error);
-        }
-        posted.is_ok()
     }
 }
 
