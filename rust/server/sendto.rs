@@ -114,14 +114,17 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvBox>) 
     let end = copy_inline(send_ctxt.bytes(), &rqst, &plan)?;
     let taken = rqst.began();
     let inv_handle = call.handle_to_invalidate(&conn.thresholds);
+    let form = Form::new(index, &plan);
     let (mut segments, mut bytes) = (0u32, 0u64);
-    for (_, target) in plan.rdma_writes(&call) {
-        segments = segments.saturating_add(1);
-        bytes = bytes.saturating_add(target.length.into());
+    if form.reply != 0 {
+        for (_, target) in plan.rdma_writes(&call) {
+            segments = segments.saturating_add(1);
+            bytes = bytes.saturating_add(target.length.into());
+        }
     }
     *send_ctxt.data() = SendInfo::Reply(ReplyInfo {
         xid: index.xid,
-        form: Form::new(index, &plan),
+        form,
         segments,
         bytes,
         inline: plan.inline_len,
