@@ -237,5 +237,10 @@ fn no_more(peer: &mut Peer) -> Result {
 
 /// Takes so many Calls without an answer.
 pub(super) fn outstanding(peer: &mut Peer, count: u32) -> Result<Vec<Call>> {
-    (0..count).map(|_| peer.call()).collect()
+    (0..count)
+        .map(|at| {
+            let call = peer.call();
+            call.map_err(|error| format!("{error} after {at} of {count} Calls"))
+        })
+        .collect()
 }

@@ -184,7 +184,9 @@ fn send_backward(peer: &mut Peer) -> Result<usize> {
 /// Waits for so many backward Replies in all.
 fn served(peer: &mut Peer, wanted: usize) -> Result {
     while peer.backward_replies.len() < wanted {
-        peer.backward_reply()?;
+        let served = peer.backward_replies.len();
+        peer.backward_reply()
+            .map_err(|error| format!("{error} after {served} of {wanted} backward Replies"))?;
     }
     Ok(())
 }
