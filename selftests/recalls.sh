@@ -109,6 +109,7 @@ loaded() {
 sessions() {
 	local n
 	server_dir /export
+	! server '[ -d $TRACING/events/nfsd ]' || trace_begins server nfsd/nfsd_cb_setup_err
 	mount_nfs "$1"
 	for n in {1..20}; do
 		server n="$n" <<-'EOF'
@@ -118,6 +119,7 @@ sessions() {
 		client n="$n" '[ "$(cat $MNT/$TEST/$n)" = "round $n" ]'
 	done
 	server 'wait_for 20 callback_works'
+	server '! grep -s nfsd_cb_setup_err: $TRACING/trace || fail "the server could not set up a callback client"'
 	[ "$(client 'xprt_stat 3')" = 1 ] || fail "there was another connection"
 	client 'umount $MNT && wait_for 10 module_unused'
 }

@@ -17,19 +17,11 @@ use crate::{
     },
 };
 use core::{ops::Deref, ptr::NonNull};
-use kernel::{
-    new_spinlock,
-    prelude::*,
-    sync::{
-        atomic::{Atomic, Relaxed, Release},
-        SpinLock,
-    },
-    time::msecs_to_jiffies,
-};
+use kernel::{new_spinlock, prelude::*, sync::SpinLock, time::msecs_to_jiffies};
 
 /// How long a client may leave all Calls that it grants unanswered before the next one ends the
 /// connection, in milliseconds.
-const PATIENCE_MS: u32 = 10_000;
+const REPLY_TIMEOUT_MS: u32 = 10_000;
 
 /// A transport for backward Calls.
 ///
@@ -94,7 +86,7 @@ impl BcXprt {
     /// Whether all credits belong to Calls that were given up, and have done so for a while.
     /// Process context; does not sleep.
     pub(super) fn is_overdue(&self) -> bool {
-        self.time_left(msecs_to_jiffies(PATIENCE_MS)) == Some(0)
+        self.time_left(msecs_to_jiffies(REPLY_TIMEOUT_MS)) == Some(0)
     }
 
     /// Returns a request's credit, if it has one: it is new, and the request was not sent, or its
@@ -169,8 +161,7 @@ pub(crate) struct Bc {
 /// `xprt` is null or valid: it is removed before it is freed.
 struct State {
     xprt: *const BcXprt,
-    /// Whether the connection has been closed. Then `xprt` is disconnected, and sunrpc does not
-    /// find it any longer.
+    /// Whether the connection has been closed. Then `xprt` is disconnected.
     is_closed: bool,
 }
 
@@ -261,8 +252,8 @@ impl Bc {
     ///
     /// # Errors
     ///
-    /// `EPIPE` if the connection has been closed; `EAGAIN` if there is a transport: sunrpc finds
-    /// that one once it was published ([`Self::publish`]).
+    /// `EPIPE` if the connection has been closed; `EAGAIN` if there is a transport, which sunrpc
+    /// finds from now on.
     pub(super) unsafe fn add(&self, xprt: &BcXprt) -> Result {
         let mut state = self.state.lock();
         if state.is_closed {
@@ -279,28 +270,6 @@ impl Bc {
     /// Removes the transport.
     pub(super) fn remove(&self) {
         self.state.lock().xprt = core::ptr::null();
-    }
-
-    /// Has sunrpc find the transport for later RPCs of the connection, unless that has been closed.
-    ///
-    /// # Safety
-    ///
-    /// `found` is the `xpt_bc_xprt` of the connection, and valid. sunrpc drops the reference in it
-    /// after [`Self::close`].
-    pub(super) unsafe fn publish(&self, found: *mut *mut bindings::rpc_xprt) {
-        let state = self.state.lock();
-        let Some(xprt) = state.xprt().filter(|_| !state.is_closed) else {
-            return;
-        };
-        // SAFETY: `found` is the valid `xpt_bc_xprt` of the connection (this function's contract).
-        // Only this function sets it, under the lock of `state`, and `xprt` is valid as long as
-        // that is held. Release: a thread that finds the transport finds it set up.
-        unsafe {
-            let found = Atomic::from_ptr(found);
-            if found.load(Relaxed).is_null() {
-                found.store(bindings::xprt_get(xprt.as_raw()), Release);
-            }
-        }
     }
 }
 
@@ -377,25 +346,6 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_published_on_a_closed_connection() {
-        for is_closed in [false, true] {
-            let bc = Arc::pin_init(Bc::new(), GFP_KERNEL).unwrap();
-            let transport = Unregistered::new();
-            let mut found = core::ptr::null_mut();
-            // SAFETY: Transport and pointer are valid until the end of the test, and only
-            // this test knows of the reference.
-            unsafe {
-                assert_eq!(bc.add(transport.xprt()), Ok(()));
-                if is_closed {
-                    bc.close();
-                }
-                bc.publish(&raw mut found);
-            }
-            assert_eq!(found.is_null(), is_closed);
-        }
-    }
-
-    #[test]
     fn a_credit_is_new_once() {
         let transport = Unregistered::new();
         let mut requests = [0; 3].map(|_| transport.request());
@@ -425,13 +375,13 @@ mod tests {
             assert!(orphans.orphan_credit(now.wrapping_sub(msecs_to_jiffies(ago))));
         };
         assert!(!xprt.is_overdue());
-        orphan(first, 3 * PATIENCE_MS);
+        orphan(first, 3 * REPLY_TIMEOUT_MS);
         // There is another credit.
         assert!(!xprt.is_overdue());
-        orphan(second, PATIENCE_MS / 2);
+        orphan(second, REPLY_TIMEOUT_MS / 2);
         assert!(!xprt.is_overdue());
         xprt.late_reply();
-        orphan(third, 2 * PATIENCE_MS);
+        orphan(third, 2 * REPLY_TIMEOUT_MS);
         assert!(xprt.is_overdue());
     }
 }

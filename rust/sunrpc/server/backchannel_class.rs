@@ -25,7 +25,15 @@ use crate::{
     },
 };
 use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
-use kernel::{ffi::c_int, prelude::*, str::CStr, sync::Arc};
+use kernel::{
+    ffi::c_int,
+    prelude::*,
+    str::CStr,
+    sync::{
+        atomic::{Atomic, Release},
+        Arc,
+    },
+};
 
 /// The class of the backward transports over connections `C`, and of no other transports. It is a
 /// static because they point to it.
@@ -118,21 +126,13 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
     if svc.has(bindings::XPT_LISTENER) {
         return Err(EINVAL);
     }
-    // If there is a transport already, with a switch, rpc_create() has finished creating it, but no
-    // RPC came since: it is found the next time.
-    // SAFETY: The server transport is valid. `detach` closes its `Bc` before sunrpc drops the
-    // reference in `xpt_bc_xprt`. The switch is set once, while others may look for it.
-    unsafe {
-        let raw = svc.as_raw();
-        if !(&raw const (*raw).xpt_bc_xps).read_volatile().is_null() {
-            svc.bc().publish(&raw mut (*raw).xpt_bc_xprt);
-        }
-    }
     let user = L::Connection::bc_class().enter().ok_or(EIO)?;
     let credits = L::Connection::CREDITS;
     // SAFETY: A `BcAllocation` begins with a `Base`. Until it is added only this thread knows of
     // it, and only its end uses `svc`. The arguments are valid during the callback. The transport
-    // is removed when it ends.
+    // is removed when it ends. The caller's reference to the server transport keeps sunrpc from
+    // dropping the one in `xpt_bc_xprt` meanwhile. Release: who finds the transport there finds it
+    // set up.
     unsafe {
         let ops = &BcXprtOps::<L::Connection>::OPS;
         let allocation = rpc_xprt::allocate::<BcAllocation>(args, user, ops, credits)?.as_ptr();
@@ -144,6 +144,8 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
         xprt.set(bindings::XPRT_CONNECTED);
         svc.bc().add(xprt).inspect_err(|_| rpc_xprt::free(raw))?;
         (&raw mut (*allocation).svc).write(ManuallyDrop::new(svc.memory()));
+        let found = Atomic::from_ptr(&raw mut (*svc.as_raw()).xpt_bc_xprt);
+        found.store(bindings::xprt_get(raw), Release);
         Ok(raw)
     }
 }
@@ -155,7 +157,7 @@ impl<T: BcConnection> BcXprtOps<T> {
     const OPS: bindings::rpc_xprt_ops = bindings::rpc_xprt_ops {
         reserve_xprt: Some(bindings::xprt_reserve_xprt_cong),
         release_xprt: Some(bindings::xprt_release_xprt_cong),
-        alloc_slot: Some(Self::alloc_slot),
+        alloc_slot: Some(bindings::xprt_alloc_slot),
         free_slot: Some(bindings::xprt_free_slot),
         release_request: Some(BcXprt::release_request),
         wait_for_reply_request: Some(bindings::xprt_wait_for_reply_request_def),
@@ -193,25 +195,6 @@ impl<T: BcConnection> BcXprtOps<T> {
             let result = with(svc, &svc.transport::<T>());
             bindings::svc_xprt_put(svc.as_raw());
             Some(result)
-        }
-    }
-
-    /// Task context; does not sleep.
-    ///
-    /// The first RPC of a connection makes sunrpc find this transport for later RPCs: once there is
-    /// an RPC, sunrpc has finished creating the transport.
-    ///
-    /// # Safety
-    ///
-    /// - `raw` is a transport with this table, and stays allocated during the call.
-    /// - `task` has no request.
-    unsafe extern "C" fn alloc_slot(raw: *mut bindings::rpc_xprt, task: *mut bindings::rpc_task) {
-        // SAFETY: The transport is valid, and keeps the memory of the server transport. sunrpc
-        // closes that before it drops its references, and `detach` closes its `Bc`.
-        unsafe {
-            let svc = SvcXprt::from_raw((*raw).bc_xprt);
-            svc.bc().publish(&raw mut (*svc.as_raw()).xpt_bc_xprt);
-            bindings::xprt_alloc_slot(raw, task);
         }
     }
 
@@ -323,8 +306,8 @@ impl<T: BcConnection> BcXprtOps<T> {
         }
     }
 
-    /// Called by the thread that closes the connection, without the send lock, or by a worker of
-    /// sunrpc that ends the transport, with the lock. Does not sleep.
+    /// Called by the thread that closes the connection, without the send lock, or by
+    /// `xprt_autoclose()`, with it. Does not sleep.
     ///
     /// # Safety
     ///
@@ -356,7 +339,12 @@ impl<T: BcConnection> BcXprtOps<T> {
         unsafe {
             let xprt = RpcXprt::of_work(work);
             bindings::cancel_work_sync(&raw mut (*xprt).task_cleanup);
-            SvcXprt::from_raw((*xprt).bc_xprt).bc().remove();
+            // sunrpc ends a transport that it cannot finish creating, whoever has references.
+            let svc = (*xprt).bc_xprt;
+            if (*svc).xpt_bc_xprt == xprt {
+                (*svc).xpt_bc_xprt = core::ptr::null_mut();
+            }
+            SvcXprt::from_raw(svc).bc().remove();
             ManuallyDrop::drop(&mut (*xprt.cast::<BcAllocation>()).svc);
             rpc_xprt::free(xprt);
         }
