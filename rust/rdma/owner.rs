@@ -215,7 +215,7 @@ impl<U: QpUser> QpOwner<U> {
         raw.initiator_depth = initiator_depth;
         raw.rnr_retry_count = RNR_FOR_EVER;
         let id = self.id().as_raw();
-        QueuePair::start_watchdog(self.0.clone());
+        QueuePair::start_watchdog(&self.0);
         // SAFETY: The identifier is valid; the parameters are copied during the call.
         unsafe {
             to_result(bindings::rdma_set_min_rnr_timer(id, RNR_TIMER))?;

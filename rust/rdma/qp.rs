@@ -23,7 +23,7 @@ use kernel::{
         Arc, SpinLock,
     },
     time::msecs_to_jiffies,
-    workqueue::{self, impl_has_delayed_work, DelayedWork, WorkItem},
+    workqueue::{impl_has_delayed_work, DelayedWork, WorkItem},
 };
 
 /// Milliseconds between two runs of the watchdog.
@@ -85,6 +85,10 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
     /// in any context; must not sleep, nor take a lock that is taken elsewhere with interrupts
     /// enabled.
     fn qp_event(&self, _event: u32) {}
+
+    /// Queues the watchdog of `qp` to run after `delay` jiffies, unless it is disabled. A client
+    /// has none. Called by a thread, or by the watchdog.
+    fn enqueue_watchdog(_qp: &Arc<QueuePair<Self>>, _delay: usize) {}
 
     /// The connection is not usable any more. Called in any thread, perhaps more than once.
     fn qp_failed(&self, why: QpFailure);
@@ -249,10 +253,9 @@ impl<U: QpUser> QueuePair<U> {
         core::ptr::from_ref(self).cast()
     }
 
-    /// Has the watchdog run in 10 s.
-    pub(super) fn start_watchdog(this: Arc<Self>) {
-        // It fails only if the watchdog is queued, or is disabled.
-        let _ = workqueue::system().enqueue_delayed(this, msecs_to_jiffies(WATCHDOG_PERIOD));
+    /// Queues the watchdog to run in 10 s.
+    pub(super) fn start_watchdog(this: &Arc<Self>) {
+        U::enqueue_watchdog(this, msecs_to_jiffies(WATCHDOG_PERIOD));
     }
 }
 
@@ -272,6 +275,6 @@ impl<U: QpUser> WorkItem for QueuePair<U> {
         if is_stalled {
             return this.user.qp_failed(QpFailure::Stalled);
         }
-        Self::start_watchdog(this);
+        Self::start_watchdog(&this);
     }
 }

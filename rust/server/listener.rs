@@ -42,8 +42,6 @@ pub(crate) struct SvcRdmaListener {
     #[pin]
     work: DelayedWork<Self>,
     shared: SharedListener,
-    /// Pins the module; runs `work`.
-    user: ClassUser,
     // Last: it owns sunrpc's object.
     xprt: OwnedSvcXprt,
 }
@@ -91,7 +89,8 @@ impl WorkItem for SvcRdmaListener {
                          until an RDMA device has the address\n"
                     );
                 }
-                ClassUser::enqueue_delayed(&this, |this| &this.user, msecs_to_jiffies(PAUSE_MS));
+                let delay = msecs_to_jiffies(PAUSE_MS);
+                ClassUser::enqueue_delayed(&this, |this| &this.shared.user, delay);
             }
         }
     }
@@ -108,7 +107,7 @@ impl ListenHandler for SvcRdmaListener {
 
     fn address_changed(this: &Arc<Self>) {
         // If the work is already queued, it handles this event as well.
-        let _ = this.user.enqueue(this.clone());
+        let _ = this.shared.user.enqueue(this.clone());
     }
 }
 
@@ -129,7 +128,7 @@ impl SvcListener for SvcRdmaListener {
 
     fn listen<'a>(new: NewXprt<'a, Self>, address: &SocketAddress) -> Result<Published<'a>> {
         let user = Connection::bc_class().enter().ok_or(ENODEV)?;
-        let (shared, xprt) = (ListenerShared::new()?, new.owned());
+        let (shared, xprt) = (ListenerShared::new(user)?, new.owned());
         let state = State {
             id: None,
             address: *address,
@@ -142,7 +141,6 @@ impl SvcListener for SvcRdmaListener {
                 state <- new_mutex!(state, "rpcrdma_listener"),
                 work <- new_delayed_work!("rpcrdma_listener"),
                 shared,
-                user,
                 xprt,
             }),
             GFP_KERNEL,

@@ -7,7 +7,7 @@ use crate::{
     error::{describe, Cause},
     proto::{responder::unanswerable::UnanswerableCalls, wire::header::Xid},
     stats::{Counter, Ends},
-    sunrpc::{self, Host, SocketAddress},
+    sunrpc::{self, ClassUser, Host, SocketAddress},
     trace,
 };
 use kernel::{
@@ -48,6 +48,8 @@ static NEXT: Atomic<u32> = Atomic::new(1);
 #[pin_data]
 pub(super) struct ListenerShared {
     pub(super) number: u32,
+    /// Pins the module; its workqueue is the listener's and the connections'.
+    pub(super) user: ClassUser,
     pub(super) address: SetOnce<SocketAddress>,
     pub(super) accepted: Counter,
     accept_failures: Counter,
@@ -82,10 +84,11 @@ impl ListenerShared {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new() -> Result<SharedListener> {
+    pub(super) fn new(user: ClassUser) -> Result<SharedListener> {
         let number = NEXT.fetch_add(1, Relaxed);
         let shared = try_pin_init!(Self {
             number,
+            user,
             address: SetOnce::new(),
             accepted: Counter::new(),
             accept_failures: Counter::new(),

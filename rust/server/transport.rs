@@ -24,7 +24,7 @@ use crate::{
         server::{
             KeptCall, OwnedSvcXprt, Receiving, Replying, SvcCall, SvcConnection, SvcTransport,
         },
-        PageVec, SocketAddress,
+        ClassUser, PageVec, SocketAddress,
     },
     trace,
 };
@@ -110,7 +110,8 @@ impl SvcxprtRdma {
         })
     }
 
-    /// Has a thread close the connection, for this cause unless it has another one. Does not sleep.
+    /// Makes a thread close the connection, for this cause unless it has another one. Does not
+    /// sleep.
     pub(super) fn force_close(&self, cause: Cause) {
         self.set_cause(cause);
         self.svc.deferred_close();
@@ -219,6 +220,10 @@ impl QpUser for SvcxprtRdma {
     fn qp_event(&self, event: u32) {
         trace::svcrdma_qp_error(self.number, event);
         self.force_close(Cause::QueuePairError);
+    }
+
+    fn enqueue_watchdog(qp: &Arc<Qp>, delay: usize) {
+        ClassUser::enqueue_delayed(qp, |qp| &qp.user().listener.user, delay);
     }
 
     fn qp_failed(&self, why: QpFailure) {
