@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Wrappers that give inline functions and macros of the RDMA and sunrpc
- * headers a symbol for Rust to call. Each is named after what it wraps.
+ * headers a symbol for Rust to call. Each is named after what it wraps, but
+ * for those with logic of their own.
  */
 #include <linux/dma-mapping.h>
 #include <linux/highmem.h>
 #include <linux/iommu-dma.h>
+#include <linux/kmemleak.h>
 #include <linux/mempool.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
@@ -287,6 +289,12 @@ void rpcrdma_memcpy_from_page(void *to, struct page *page, size_t offset, size_t
 u32 rpcrdma_total_pages(void)
 {
 	return min_t(unsigned long, totalram_pages(), U32_MAX);
+}
+
+/* For memory that is lost on purpose. */
+void rpcrdma_kmemleak_ignore(const void *ptr)
+{
+	kmemleak_ignore(ptr);
 }
 
 /* What lowers the count calls wake_up_var() for it, after a full barrier. */

@@ -112,6 +112,8 @@ impl DmaBuffer {
 impl Drop for DmaBuffer {
     fn drop(&mut self) {
         if self.pd.is_unstoppable() {
+            // SAFETY: The memory is allocated.
+            unsafe { bindings::rpcrdma_kmemleak_ignore(self.data.as_ptr().cast()) };
             return core::mem::forget(core::mem::take(&mut self.data));
         }
         // SAFETY: By the type's invariant exactly this range is mapped. No work request refers to

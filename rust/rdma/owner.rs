@@ -167,8 +167,9 @@ impl<U: QpUser> QpOwner<U> {
             region_pages: attributes.region_pages(),
             number,
             cq_number,
-            user,
+            // Before `user`: should `mrs` fail, they are dropped in this order.
             hw: UnsafeCell::new(ManuallyDrop::new(hw)),
+            user,
         }? Error))?;
         Ok(Self(qp.into()))
     }
@@ -265,21 +266,24 @@ impl<U: QpUser> Drop for QpOwner<U> {
         let hw = self.hw();
         // SAFETY: By the type's invariant; the queues have room for the drain's requests, and
         // nothing is posted after these.
-        let stopped = unsafe {
+        let (stopped, is_cxgb4) = unsafe {
             let qp = hw.qp.as_ptr();
+            let device = (*qp).device;
             let stopped = to_result(bindings::rpcrdma_ib_modify_qp_err(qp));
             // The core would only warn then; a drain of the device's own may know what to do.
-            if stopped.is_ok() || (*(*qp).device).ops.drain_sq.is_some() {
+            if stopped.is_ok() || (*device).ops.drain_sq.is_some() {
                 bindings::ib_drain_rq(qp);
                 bindings::ib_drain_sq(qp);
             }
-            stopped
+            let cxgb4 = bindings::rdma_driver_id_RDMA_DRIVER_CXGB4;
+            (stopped, (*device).ops.driver_id == cxgb4)
         };
         hw.cq.disable();
         match stopped {
-            // A provider did not ask the device: cxgb4 finds the queue pair terminated by the peer.
-            Ok(()) | Err(EINVAL) => {}
+            // cxgb4 does not ask the device: it finds the queue pair terminated by the peer.
+            Err(EINVAL) if is_cxgb4 => {}
             Err(error) => hw.pd.set_unstoppable(error),
+            Ok(()) => {}
         }
         // No registrations are posted any longer, and requests of the peer find no working queue
         // pair.

@@ -383,7 +383,7 @@ static int limits_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask,
 	if (qp->qp_type == IB_QPT_RC && mask & IB_QP_STATE && attr->qp_state == IB_QPS_ERR &&
 	    atomic_inc_return(&stops) <= failing_stops) {
 		atomic_inc(&work[WORK_FAILED_STOPS]);
-		return -EIO;
+		return -EINVAL;
 	}
 	return saved->modify_qp(qp, attr, mask, udata);
 }

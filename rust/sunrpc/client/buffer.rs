@@ -111,6 +111,8 @@ pub(super) unsafe fn detach(rqst: &mut bindings::rpc_rqst, reserve: *mut binding
     // SAFETY: The prefix is initialised, and stays until it is freed below.
     let exposure = unsafe { &(*prefix).exposure };
     if exposure.is_lost() || kernel::warn_on!(!exposure.is_over()) {
+        // SAFETY: The memory is allocated.
+        unsafe { bindings::rpcrdma_kmemleak_ignore(prefix.cast()) };
         return;
     }
     rqst.rq_buffer = core::ptr::null_mut();
