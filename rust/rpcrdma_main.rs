@@ -24,6 +24,7 @@ module! {
     authors: ["The rpcrdma developers"],
     description: "RPC-over-RDMA transport",
     license: "GPL",
+    alias: ["svcrdma", "xprtrdma", "rpcrdma6"],
 }
 
 /// What exists while the module is loaded. Fields are dropped in order.

@@ -102,8 +102,8 @@ impl EpState {
         self.changed.notify_all();
     }
 
-    /// Has sunrpc close the connection for this cause, unless there was one before. If ESTABLISHED
-    /// has not been handled yet, the attempt fails then.
+    /// Makes sunrpc close the connection for this cause, unless there was one before. If
+    /// ESTABLISHED has not been handled yet, the attempt fails then.
     pub(super) fn force_disconnect(&self, cause: Cause) {
         let mut status = self.status.lock();
         if status.reached != Step::Connected {

@@ -38,7 +38,7 @@ use kernel::prelude::*;
 pub(super) fn marshal_req(qp: &QpOwner<Ep>, rqst: &Rqst) -> Result<(), SendError> {
     let ep = qp.user();
     // Sending twice on one connection would spend two credits on one Reply.
-    if rqst.is_of_connection(&ep.transport.xprt) {
+    if rqst.is_of_connection() {
         return Err(disconnect(ep, Cause::Retransmission));
     }
     let version = (ep.version()).ok_or_else(|| disconnect(ep, Cause::NoCommonVersion))?;

@@ -5,10 +5,7 @@
 use super::{frwr::CallMrs, limits::EpLimits, transport::RpcrdmaXprt};
 use crate::{
     rdma::{Exposable, Idle, Mr, MrList, MrType, Pd, RegionSize},
-    sunrpc::{
-        client::{ForwardRqst, Rqst},
-        ReclaimScope,
-    },
+    sunrpc::client::{ForwardRqst, Rqst},
     trace,
 };
 use core::num::NonZeroUsize;
@@ -182,7 +179,7 @@ impl WorkItem for MrPool {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let _scope = ReclaimScope::nofs(this.transport.xprt.is_swapper());
+        let _scope = this.transport.xprt.reclaim_scope();
         // The next sender that needs MRs queues this again, after the pause.
         if this.fill(this.mrs_per_call.max(FULL)).is_err() {
             fsleep(PAUSE);

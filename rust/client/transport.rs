@@ -65,7 +65,7 @@ pub(crate) struct XprtInner {
 }
 
 impl XprtInner {
-    /// Has sunrpc close the connection, if there is one, for this cause. Does not sleep.
+    /// Makes sunrpc close the connection, if there is one, for this cause. Does not sleep.
     fn force_disconnect(&self, cause: Cause) {
         if let Some(qp) = &*self.current.lock() {
             qp.user().state.force_disconnect(cause);

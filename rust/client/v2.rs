@@ -66,7 +66,7 @@ impl VersionTwo {
         Ok(Some(KBox::pin_init(this, GFP_KERNEL)?))
     }
 
-    /// Has the negotiation handle an event; returns the action, and what the connection has shown.
+    /// Lets the negotiation handle an event; returns the action, and what the connection has shown.
     /// See [`Self::replied`] and [`Self::err_vers`] for the events that have actions.
     pub(super) fn handle(
         &self,

@@ -5,6 +5,3 @@
 #include <linux/module.h>
 
 MODULE_VERSION("0.9.0");
-MODULE_ALIAS("svcrdma");
-MODULE_ALIAS("xprtrdma");
-MODULE_ALIAS("rpcrdma6");

@@ -13,7 +13,7 @@ use core::{
 };
 
 impl<U: QpUser> QueuePair<U> {
-    /// Has the peer's adapter acknowledge an RDMA Write of no bytes, unless one is under way. It
+    /// Makes the peer's adapter acknowledge an RDMA Write of no bytes, unless one is under way. It
     /// uses no Receive and touches no memory. If nothing is acknowledged, the device's retries are
     /// used up, and the connection ends ([`QpFailure::WorkRequest`]). Returns false on iWARP, where
     /// a Write completes when TCP has its bytes, and TCP's own retries end the connection. Does not

@@ -133,7 +133,7 @@ impl RawCmId {
     /// The identifier has another context already, or the caller is the handler of one of its
     /// events, and returns nonzero. The caller has another reference to the context if it still
     /// uses that.
-    pub(super) unsafe fn leave(self) {
+    pub(super) unsafe fn disown(self) {
         let this = core::mem::ManuallyDrop::new(self);
         // SAFETY: `context` came from `Arc::into_raw`, and `release` releases it once (type
         // invariant). No further handler of the identifier uses it (this function's contract).
@@ -287,7 +287,7 @@ impl CmId<Bound> {
             (*ptr.as_ptr()).context = context.cast_mut().cast();
             (*ptr.as_ptr()).event_handler = Some(event_handler::<H>);
             bindings::rdma_unlock_handler(ptr.as_ptr());
-            raw.leave();
+            raw.disown();
             RawCmId::adopt(ptr, handler)
         };
         // INVARIANT: The identifier has a device (this function's contract), and delays the

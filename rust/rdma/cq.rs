@@ -43,7 +43,7 @@ impl Cq {
         Ok(Self(NonNull::new(ptr).ok_or(ENOMEM)?))
     }
 
-    /// Has no further completion handled, and waits until no handler runs. May sleep; must not be
+    /// Stops the handling of completions, and waits until no handler runs. May sleep; must not be
     /// called from a completion handler.
     pub(super) fn disable(&self) {
         // SAFETY: `0` is a live CQ (type invariant), which the RDMA core polls in a work item.

@@ -56,7 +56,7 @@ pub(crate) struct RemovalNotice {
 }
 
 impl RemovalNotice {
-    /// Has `user` notified when `device` is removed. May sleep.
+    /// Notifies `user` when `device` is removed. May sleep.
     ///
     /// # Errors
     ///

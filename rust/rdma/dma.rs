@@ -87,7 +87,7 @@ impl DmaBuffer {
     }
 
     /// The first `length` bytes, or all if there are fewer; they must belong to the CPU at present.
-    pub(super) fn first(&self, length: usize) -> &[u8] {
+    pub(super) fn prefix(&self, length: usize) -> &[u8] {
         self.data.get(..length).unwrap_or(&self.data)
     }
 

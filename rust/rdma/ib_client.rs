@@ -97,8 +97,8 @@ unsafe extern "C" fn add(raw: *mut bindings::ib_device) -> c_int {
     })
 }
 
-/// `remove`: a device is being unregistered. Process context without locks; may sleep, and waits
-/// until the device has no users.
+/// `remove`: a device is being unregistered. Process context, with the device's
+/// `unregistration_lock`; may sleep, and waits until the device has no users.
 ///
 /// # Safety
 ///

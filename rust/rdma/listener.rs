@@ -97,7 +97,6 @@ impl<H: ListenHandler> Listener<H> {
         let id = this.id.as_raw();
         // SAFETY: The identifier is valid, the address is complete and only read.
         unsafe {
-            #[cfg(CONFIG_IPV6)]
             to_result(bindings::rdma_set_afonly(id, 1))?;
             to_result(bindings::rdma_bind_addr(id, address.as_raw()))?;
             to_result(bindings::rdma_listen(id, BACKLOG))?;
@@ -195,7 +194,7 @@ unsafe extern "C" fn listen_handler<H: ListenHandler>(
                     let peer = id.peer_address();
                     // SAFETY: This is the handler of the identifier's first event. The listener
                     // holds a reference to the context.
-                    unsafe { id.leave() };
+                    unsafe { id.disown() };
                     shared.handler.rejected(&peer);
                     1
                 }
@@ -232,7 +231,7 @@ unsafe extern "C" fn request_handler<H: ListenHandler>(
             Some(request) => {
                 // SAFETY: This is the handler of an event of the identifier. The context is not
                 // used any longer.
-                unsafe { request.id.leave() };
+                unsafe { request.id.disown() };
                 1
             }
             // It is being accepted; the connection is notified of the device's removal as well.

@@ -185,7 +185,8 @@ unsafe impl<U: QpUser> Complete for MrSlot<U> {
         let mrs = state.mrs.take();
         state.is_invalidating = false;
         drop(state);
-        // SAFETY: The requests of one queue complete in order, and the last one succeeded.
+        // SAFETY: LOCAL_INVs are executed in order, and one that fails ends the queue pair; the
+        // last one succeeded.
         let mrs = unsafe { mrs.invalidated() };
         U::localinv_done(cx, slot.index, mrs);
     }

@@ -110,7 +110,7 @@ impl<U: QpUser> RecvCtxt<U> {
 
     /// The bytes of the message.
     pub(crate) fn bytes(&self) -> &[u8] {
-        self.buffer.first(self.length)
+        self.buffer.prefix(self.length)
     }
 
     /// What the user keeps with the message, until [`QueuePair::put_recv`].
@@ -120,7 +120,7 @@ impl<U: QpUser> RecvCtxt<U> {
 
     /// The bytes of the message, and what the user keeps with it.
     pub(crate) fn with_data(&mut self) -> (&[u8], &mut U::Recv) {
-        (self.buffer.first(self.length), &mut self.data)
+        (self.buffer.prefix(self.length), &mut self.data)
     }
 
     /// Identifies the message in trace events.

@@ -82,7 +82,7 @@ impl<U: QpUser> SendCtxt<U> {
     /// The bytes of the Send.
     pub(super) fn message(&self) -> &[u8] {
         // CAST: A u32 always fits the kernel's usize.
-        self.header.first(self.sge.length as usize)
+        self.header.prefix(self.sge.length as usize)
     }
 
     /// Entries of the send queue; 0 on a client, whose queue has enough for all contexts.
@@ -111,7 +111,7 @@ impl<U: QpUser> SendCtxt<U> {
         }
     }
 
-    /// Has the Send signalled, or not.
+    /// Sets or clears `IB_SEND_SIGNALED`, and chooses the cqe.
     pub(super) fn set_signalled(&mut self, is_signalled: bool) {
         let (cqe, flags) = if is_signalled {
             (
@@ -244,8 +244,8 @@ impl<U: QpUser> SendBox<'_, U> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the range is not within the pages; `ENOMEM`; `EAGAIN` if more MRs are needed
-    /// than the RDMA core has.
+    /// `EINVAL` if the range is not within the pages; `ENOMEM`, also if the device does not map the
+    /// pages.
     pub(crate) fn add(&mut self, range: PageRange, handle: u32, offset: u64) -> Result {
         let SendCtxt { rw, pages, .. } = &mut **self.ctxt;
         // SAFETY: The hardware objects exist (type invariant). The pages stay with the context, and

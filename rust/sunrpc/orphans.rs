@@ -18,7 +18,7 @@ pub(super) struct Orphans {
     /// Replies for which there was neither a waiting request nor an orphaned credit. Such a Reply
     /// arrives after its request has left the queue of those that wait, but before that request is
     /// released.
-    unclaimed: u32,
+    unmatched: u32,
     /// When the last Call was given up, or the last Reply to one arrived, in jiffies.
     changed: usize,
 }
@@ -27,8 +27,8 @@ impl Orphans {
     /// A Call that has a credit, and has been sent, is given up at `now`. Returns whether its
     /// credit stays in use; otherwise its Reply has already arrived.
     pub(super) fn orphan_credit(&mut self, now: usize) -> bool {
-        if let Some(rest) = self.unclaimed.checked_sub(1) {
-            self.unclaimed = rest;
+        if let Some(rest) = self.unmatched.checked_sub(1) {
+            self.unmatched = rest;
             return false;
         }
         self.changed = now;
@@ -50,23 +50,23 @@ impl Orphans {
     /// A Reply has arrived that neither a request nor an orphaned credit waits for. If there are no
     /// more of these than credits in use, of which the window has `cong`, its Call may be about to
     /// be given up.
-    pub(super) fn early_reply(&mut self, cong: usize) {
-        if window(self.unclaimed) < cong {
-            self.unclaimed = self.unclaimed.saturating_add(1);
+    pub(super) fn unmatched_reply(&mut self, cong: usize) {
+        if window(self.unmatched) < cong {
+            self.unmatched = self.unmatched.saturating_add(1);
         }
     }
 
     /// Whether any credits are orphaned at `now`; if so, how long the peer may go on owing their
-    /// Replies, in jiffies. The peer has no more than `patience`, from the last Call that was given
-    /// up or the last Reply to one, if all credits of the window `cwnd` are orphaned: then nobody
-    /// else can send. As long as there are others, the connection is of use, and the time is always
-    /// `patience`; but the peer may grant fewer credits meanwhile.
-    pub(super) fn time_left(&self, now: usize, patience: usize, cwnd: usize) -> Option<usize> {
+    /// Replies, in jiffies. The peer has no more than `reply_timeout`, from the last Call that was
+    /// given up or the last Reply to one, if all credits of the window `cwnd` are orphaned: then
+    /// nobody else can send. As long as there are others, the connection is of use, and the time is
+    /// always `reply_timeout`; but the peer may grant fewer credits meanwhile.
+    pub(super) fn time_left(&self, now: usize, reply_timeout: usize, cwnd: usize) -> Option<usize> {
         let mut silence = now.wrapping_sub(self.changed);
         if window(self.credits) < cwnd {
             silence = 0;
         }
-        (self.credits != 0).then(|| patience.saturating_sub(silence))
+        (self.credits != 0).then(|| reply_timeout.saturating_sub(silence))
     }
 }
 
@@ -91,10 +91,10 @@ mod tests {
     #[test]
     fn a_reply_before_the_end_of_its_call_leaves_no_orphan() {
         let mut orphans = Orphans::default();
-        orphans.early_reply(window(2));
-        orphans.early_reply(window(2));
+        orphans.unmatched_reply(window(2));
+        orphans.unmatched_reply(window(2));
         // Only two Calls have credits.
-        orphans.early_reply(window(2));
+        orphans.unmatched_reply(window(2));
         assert!(!orphans.orphan_credit(1));
         assert!(!orphans.orphan_credit(2));
         assert!(orphans.orphan_credit(3));

@@ -61,8 +61,8 @@ pub(crate) struct ReclaimScope {
 impl ReclaimScope {
     /// Allocations do not wait for file systems, and may use reserves if the transport carries
     /// swap.
-    pub(crate) fn nofs(swapper: bool) -> Self {
-        let reserves = if swapper { bindings::PF_MEMALLOC } else { 0 };
+    pub(super) fn nofs(is_swapper: bool) -> Self {
+        let reserves = if is_swapper { bindings::PF_MEMALLOC } else { 0 };
         Self::with(bindings::PF_MEMALLOC_NOFS | reserves)
     }
 

@@ -5,8 +5,13 @@
 
 use super::{address_strings, orphans::Orphans, registration::ClassUser};
 use crate::bindings;
-use core::{marker::PhantomData, ptr::NonNull};
-use kernel::{prelude::*, time::msecs_to_jiffies, types::Opaque};
+use core::ptr::NonNull;
+use kernel::{
+    prelude::*,
+    sync::{SpinLock, SpinLockGuard},
+    time::msecs_to_jiffies,
+    types::Opaque,
+};
 
 /// What the allocation of a transport begins with.
 #[repr(C)]
@@ -116,18 +121,17 @@ impl RpcXprt {
         self.has(bindings::XPRT_CONNECTED)
     }
 
-    /// Takes the lock of the requests that wait for a Reply.
-    pub(super) fn queue_lock(&self) -> SpinGuard<'_> {
-        // SAFETY: The transport is valid, so its lock is initialised and outlives the guard. sunrpc
-        // and this module take the lock in process context only.
-        unsafe { SpinGuard::new(&raw mut (*self.as_raw()).queue_lock) }
+    /// Takes the lock of the requests that wait for a Reply. Process context only, as sunrpc takes
+    /// it.
+    pub(super) fn queue_lock(&self) -> SpinLockGuard<'_, ()> {
+        // SAFETY: The transport is valid, so its lock is initialised and outlives the guard.
+        unsafe { SpinLock::from_raw(&raw mut (*self.as_raw()).queue_lock) }.lock()
     }
 
-    /// Takes the lock of a transport's state and congestion window.
-    pub(super) fn transport_lock(&self) -> SpinGuard<'_> {
-        // SAFETY: The transport is valid, so its lock is initialised and outlives the guard. sunrpc
-        // and this module take the lock in process context only.
-        unsafe { SpinGuard::new(&raw mut (*self.as_raw()).transport_lock) }
+    /// Takes the lock of a transport's state and congestion window. Process context only.
+    pub(super) fn transport_lock(&self) -> SpinLockGuard<'_, ()> {
+        // SAFETY: The transport is valid, so its lock is initialised and outlives the guard.
+        unsafe { SpinLock::from_raw(&raw mut (*self.as_raw()).transport_lock) }.lock()
     }
 
     /// Records a Reply on the present connection that no request waits for: if it answers a Call
@@ -142,18 +146,18 @@ impl RpcXprt {
             if orphans.late_reply(jiffies()) {
                 self.release_credit();
             } else {
-                orphans.early_reply((*self.as_raw()).cong);
+                orphans.unmatched_reply((*self.as_raw()).cong);
             }
         }
     }
 
     /// As [`Orphans::time_left`], at present. If no time is left, the connection has to end: tasks
     /// that wait for a credit would wait for ever. Process context; does not sleep.
-    pub(super) fn time_left(&self, patience: usize) -> Option<usize> {
+    pub(super) fn time_left(&self, reply_timeout: usize) -> Option<usize> {
         let _guard = self.transport_lock();
         // SAFETY: The transport is valid, and the lock that guards the orphans and the window is
         // held.
-        unsafe { (*self.orphans()).time_left(jiffies(), patience, (*self.as_raw()).cwnd) }
+        unsafe { (*self.orphans()).time_left(jiffies(), reply_timeout, (*self.as_raw()).cwnd) }
     }
 
     /// Returns the credit of a request that no longer exists, and wakes a task that waits for one.
@@ -272,35 +276,4 @@ pub(super) unsafe fn enqueue(
 pub(super) fn window(credits: u32) -> usize {
     // CAST: A u32 always fits the kernel's usize.
     (credits as usize) << bindings::RPC_CWNDSHIFT
-}
-
-/// A C spinlock, held.
-pub(super) struct SpinGuard<'a> {
-    lock: *mut bindings::spinlock_t,
-    xprt: PhantomData<&'a bindings::rpc_xprt>,
-}
-
-impl SpinGuard<'_> {
-    /// Takes the lock.
-    ///
-    /// # Safety
-    ///
-    /// `lock` is an initialised spinlock that outlives the guard, and is never taken from
-    /// interrupts.
-    unsafe fn new(lock: *mut bindings::spinlock_t) -> Self {
-        // SAFETY: `lock` is an initialised spinlock that interrupts never take (this function's
-        // contract).
-        unsafe { bindings::spin_lock(lock) };
-        Self {
-            lock,
-            xprt: PhantomData,
-        }
-    }
-}
-
-impl Drop for SpinGuard<'_> {
-    fn drop(&mut self) {
-        // SAFETY: `new` took the lock, in this thread.
-        unsafe { bindings::spin_unlock(self.lock) };
-    }
 }

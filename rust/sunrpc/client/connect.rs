@@ -6,7 +6,6 @@ use super::{implementation::ClientTransport, xprt::Xprt};
 use crate::{
     bindings,
     sunrpc::{
-        queue::ReclaimScope,
         rpc_xprt::{self, jiffies, RpcXprt},
         send_error::SendError,
     },
@@ -59,7 +58,7 @@ pub(super) unsafe extern "C" fn connect(
 pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::work_struct) {
     // SAFETY: The work is that of a transport, and `connect` took a reference for this attempt.
     let xprt = unsafe { Xprt::from_raw(RpcXprt::of_work(work)) };
-    let _scope = ReclaimScope::nofs(xprt.is_swapper());
+    let _scope = xprt.reclaim_scope();
     // Before the first Reply can come.
     xprt.set_credits(1);
     // SAFETY: sunrpc connects only transports whose setup has succeeded.

@@ -120,13 +120,13 @@ impl Xprt {
                 (*rqst).rq_cong = 0;
             } else if credit.is_reply_owed && (*self.orphans()).orphan_credit(jiffies()) {
                 (*rqst).rq_cong = 0;
-                self.enqueue(&raw mut (*self.allocation()).overdue, self.patience());
+                self.enqueue(&raw mut (*self.allocation()).overdue, self.reply_timeout());
             }
         }
     }
 
     /// How long the responder may owe Replies, in jiffies.
-    fn patience(&self) -> usize {
+    fn reply_timeout(&self) -> usize {
         // SAFETY: The allocation is valid; another mount may lower this word concurrently.
         unsafe { (&raw const (*self.allocation()).base.timeout.to_initval).read_volatile() }
     }
@@ -170,7 +170,7 @@ pub(super) unsafe extern "C" fn overdue<T: ClientTransport>(work: *mut bindings:
         let xprt = Xprt::from_raw(allocation.cast());
         (xprt, xprt.transport::<T>())
     };
-    match xprt.time_left(xprt.patience()) {
+    match xprt.time_left(xprt.reply_timeout()) {
         None => {}
         Some(0) => transport.timed_out(),
         // SAFETY: Setup has initialised the work.

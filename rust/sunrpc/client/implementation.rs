@@ -86,8 +86,8 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// send lock; may sleep.
     fn fence(&self, rqst: &Rqst);
 
-    /// Has the connection end by itself if the peer is gone. Returns false if there is none, or if
-    /// that would not be noticed. Does not sleep.
+    /// Makes the connection end by itself if the peer is gone. Returns false if there is none, or
+    /// if that would not be noticed. Does not sleep.
     fn check_peer(&self) -> bool;
 
     /// A request has timed out: a new connection is to show whether the peer can be reached. Does

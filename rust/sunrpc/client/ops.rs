@@ -15,7 +15,6 @@ use crate::{
     bindings,
     sunrpc::{
         address_strings,
-        queue::ReclaimScope,
         rpc_xprt::RpcXprt,
         send_error::{end_task, SendError},
         XdrBuf,
@@ -163,8 +162,8 @@ impl<T: ClientTransport> XprtOps<T> {
         }
     }
 
-    /// The send lock is held, by a worker of sunrpc or by a sender. Also called when the transport
-    /// is already closed.
+    /// `xprt_autoclose()`, with the send lock held. Also called when the transport is already
+    /// closed.
     ///
     /// # Safety
     ///
@@ -210,7 +209,7 @@ impl<T: ClientTransport> XprtOps<T> {
             (xprt, Arc::from(xprt.transport::<T>()))
         };
         // Reclaim may wait for others on the same queue.
-        let _scope = ReclaimScope::nofs(xprt.is_swapper());
+        let _scope = xprt.reclaim_scope();
         // SAFETY: Setup has initialised the work, which is not queued again.
         unsafe { bindings::cancel_delayed_work_sync(&raw mut (*xprt.allocation()).overdue) };
         // The callback that queued this work may still be about to return. The last reference to

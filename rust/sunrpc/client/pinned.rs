@@ -93,7 +93,7 @@ impl PinnedRqst {
         }
     }
 
-    /// Has sunrpc learn the length of RPCSEC_GSS' verifiers anew, from the next Reply without
+    /// Makes sunrpc learn the length of RPCSEC_GSS' verifiers anew, from the next Reply without
     /// placed data: it was learned from the first Reply, and this one's verifier is longer.
     pub(crate) fn relearn_verifier(&self) {
         // SAFETY: A pinned request is valid, and keeps its credential.

@@ -2,7 +2,7 @@
 
 //! Requests: one RPC each (`struct rpc_rqst`).
 
-use super::{buffer, rqst_buf::RqstBuf, xprt::Xprt};
+use super::{buffer, rqst_buf::RqstBuf};
 use crate::{
     bindings::{self, Exposure},
     trace,
@@ -163,11 +163,11 @@ impl Rqst {
 
     /// Whether the request was sent on the present connection, which may end at any time unless the
     /// caller holds the send lock.
-    pub(crate) fn is_of_connection(&self, xprt: &Xprt) -> bool {
+    pub(crate) fn is_of_connection(&self) -> bool {
         // SAFETY: Request and transport are valid, and only the request's sender changes its
         // connect cookie.
         unsafe {
-            let current = (&raw const (*xprt.as_raw()).connect_cookie).read_volatile();
+            let current = (&raw const (*(*self.raw()).rq_xprt).connect_cookie).read_volatile();
             (*self.raw()).rq_connect_cookie == current
         }
     }

@@ -67,7 +67,7 @@ pub(super) unsafe extern "C" fn timer<T: ClientTransport>(
         let rqst = Rqst::from_raw((*task).tk_rqstp);
         (xprt, xprt.transport::<T>(), rqst)
     };
-    if !rqst.is_of_connection(xprt) {
+    if !rqst.is_of_connection() {
         return;
     }
     let is_checked = transport.check_peer();
@@ -101,7 +101,7 @@ pub(super) unsafe extern "C" fn timer<T: ClientTransport>(
         if state >> bindings::RPC_TASK_NEED_RECV & 1 != 0 {
             wait_for_reply(task);
             // The end of the connection has woken those that slept.
-            if !rqst.is_of_connection(xprt) {
+            if !rqst.is_of_connection() {
                 bindings::rpc_wake_up_queued_task(&raw mut (*raw).pending, task);
                 (*task).tk_status = SendError::NotConnected.to_errno();
             }

@@ -5,7 +5,10 @@
 
 use crate::{
     bindings::{self, Net, SocketAddress},
-    sunrpc::rpc_xprt::{self, jiffies, Base, RpcXprt},
+    sunrpc::{
+        rpc_xprt::{self, jiffies, Base, RpcXprt},
+        ReclaimScope,
+    },
 };
 use core::{num::NonZeroUsize, ptr::NonNull};
 use kernel::{fmt, prelude::*, seq_file::SeqFile, seq_print, time::msecs_to_jiffies};
@@ -151,10 +154,12 @@ impl Xprt {
         }
     }
 
-    /// Whether swap space is reached over the transport.
-    pub(crate) fn is_swapper(&self) -> bool {
+    /// The scope for what the transport allocates, which may be what memory is given back with: it
+    /// may carry the pages of a file system, or swap.
+    pub(crate) fn reclaim_scope(&self) -> ReclaimScope {
         // SAFETY: The transport is valid; the counter is an int, so it is read without tearing.
-        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).swapper.counter) != 0 }
+        let swapper = unsafe { (&raw const (*self.as_raw()).swapper.counter).read_volatile() };
+        ReclaimScope::nofs(swapper != 0)
     }
 
     /// Requests that the connection be closed, by the holder of the send lock or by a worker. Does

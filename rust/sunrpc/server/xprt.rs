@@ -169,7 +169,9 @@ impl SvcXprt {
     ///
     /// svc_xprt_enqueue() uses a pool of the service after another thread can have closed the
     /// transport. nfsd frees the pools in svc_destroy(), a grace period after it has closed all
-    /// transports: in between nfsd_shutdown_net() waits for percpu_ref_kill_and_confirm().
+    /// transports: in between nfsd_shutdown_net() waits for percpu_ref_kill_and_confirm(). A
+    /// service that was never started has listeners only, and these end after the handlers that
+    /// call this.
     fn enqueue(&self) {
         let _pools = rcu::read_lock();
         // SAFETY: The transport is valid (type invariant). Once sunrpc has closed it, it is marked
