@@ -42,10 +42,14 @@ pub(super) unsafe extern "C" fn wait_for_reply(task: *mut bindings::rpc_task) {
 /// time is up. sunrpc's state machine, which would send the Call again, does not see that. Task
 /// context, in a callback of the task. The connection of the Call may be gone.
 ///
-/// The connection ends at the major timeout, as the server may have dropped the Call; at the first
-/// timeout (`timeo=`) if the peer is not checked, if the Call was sent before, or if the RPC is a
-/// soft one of NFSv3. None of these ends it while the Call is younger than the first timeout: after
-/// an outage the major timeout of a Call that was just sent may be in the past.
+/// The connection ends
+///
+/// - at the major timeout: the server may have dropped the Call;
+/// - at the first timeout (`timeo=`) if the peer is not checked, if the Call was sent before, or if
+///   the RPC is a soft one of NFSv3.
+///
+/// Neither ends it while the Call is younger than the first timeout: after an outage the major
+/// timeout of a Call that was just sent may be in the past.
 ///
 /// # Safety
 ///
