@@ -45,6 +45,13 @@ receives() {
 	[ "$(sends_refused)" = "$refused" ] || fail "messages found no Receive: $refused before, $(sends_refused) by now"
 }
 
+# Backward Calls that come before the client knows that the connection is up: no forward Call is in
+# front of their Replies, though each of the last connection had a credit.
+receives_early() {
+	delay_events connected=200
+	calls_end 'all-receives | calls=null,null*128+ backward=1 | backward_calls=48'
+}
+
 # How many Sends have met a client without a Receive.
 sends_refused() { client 'rdma_counter send_rnr_err'; }
 
@@ -192,6 +199,7 @@ test_case "an honest peer, for comparison" honest
 test_case "the form of Calls" shapes
 test_case "messages of just the size that is allowed" thresholds
 test_case "Receives for all that may come at once" receives
+test_case "the same, before the client knows of the connection" receives_early
 test_case "Replies for nobody, again, too long and too short" replies
 test_case "malformed messages and garbage" malformed
 test_case "a Receive that no Send has used up" not_a_send

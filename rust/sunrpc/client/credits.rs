@@ -23,6 +23,7 @@ use crate::{
         rpc_xprt::{jiffies, window},
     },
 };
+use kernel::ffi::c_int;
 
 impl Xprt {
     /// Takes a credit for the request, which keeps it until the request is released, and records
@@ -38,17 +39,30 @@ impl Xprt {
         // SAFETY: The request is a forward one of this transport, with its buffer, and the lock
         // that guards the credits is held.
         unsafe {
-            let (credit, connect_cookie) = (buffer::credit(rqst), (*self.as_raw()).connect_cookie);
-            if credit.connect_cookie != connect_cookie {
-                // The one of an earlier connection, if any, is no longer counted.
-                (*rqst).rq_cong = 0;
-                credit.connect_cookie = connect_cookie;
-            }
-            credit.is_reply_owed = true;
+            self.forget_earlier_credit(rqst);
+            buffer::credit(rqst).is_reply_owed = true;
         }
         drop(lock);
         // SAFETY: Transport and request are valid.
         unsafe { bindings::xprt_request_get_cong(self.as_raw(), rqst) }
+    }
+
+    /// The request's credit of an earlier connection, if it has one, is no longer counted.
+    ///
+    /// # Safety
+    ///
+    /// `rqst` is a forward request of this transport that has its buffer, and the transport lock is
+    /// held.
+    unsafe fn forget_earlier_credit(&self, rqst: *mut bindings::rpc_rqst) {
+        // SAFETY: The request is a forward one of this transport, with its buffer, and the lock
+        // that guards the credits is held.
+        unsafe {
+            let (credit, connect_cookie) = (buffer::credit(rqst), (*self.as_raw()).connect_cookie);
+            if credit.connect_cookie != connect_cookie {
+                (*rqst).rq_cong = 0;
+                credit.connect_cookie = connect_cookie;
+            }
+        }
     }
 
     /// Marks the transport as disconnected, and wakes the tasks that wait for it with `ENOTCONN`.
@@ -130,6 +144,30 @@ impl Xprt {
         // SAFETY: The allocation is valid; another mount may lower this word concurrently.
         unsafe { (&raw const (*self.allocation()).base.timeout.to_initval).read_volatile() }
     }
+}
+
+/// `prepare_request`: a request is about to be queued. sunrpc puts those that have a credit first.
+/// With one of an earlier connection a Call would wait for another one in front of backward
+/// Replies, which need none. Task context; does not sleep.
+///
+/// # Safety
+///
+/// `rqst` is a request of one of this module's transports, and not queued. It is a backward one, or
+/// has its buffer.
+pub(super) unsafe extern "C" fn prepare_request(
+    rqst: *mut bindings::rpc_rqst,
+    _buffer: *mut bindings::xdr_buf,
+) -> c_int {
+    // SAFETY: The transport is valid. The request is a forward one with its buffer, or a backward
+    // one, and only this thread uses it.
+    unsafe {
+        if (*rqst).rq_cong != 0 && !backchannel::is_backward(rqst) {
+            let xprt = Xprt::from_raw((*rqst).rq_xprt);
+            let _lock = xprt.transport_lock();
+            xprt.forget_earlier_credit(rqst);
+        }
+    }
+    0
 }
 
 /// `release_request`: returns the request's credit. Called under the transport lock.

@@ -39,6 +39,7 @@ impl<T: ClientTransport> XprtOps<T> {
         release_xprt: Some(bindings::xprt_release_xprt_cong),
         alloc_slot: Some(bindings::xprt_alloc_slot),
         free_slot: Some(bindings::xprt_free_slot),
+        prepare_request: Some(credits::prepare_request),
         release_request: Some(credits::release_request),
         wait_for_reply_request: Some(timer::wait_for_reply),
         rpcbind: Some(bindings::rpcb_getport_async),
