@@ -38,6 +38,9 @@ pub(crate) trait ListenHandler: Send + Sync + 'static {
     /// A connect request from this peer was rejected because too many are waiting.
     fn rejected(&self, peer: &SocketAddress);
 
+    /// A connect request from this peer was waiting when the peer gave it up.
+    fn withdrawn(&self, peer: &SocketAddress);
+
     /// The listener's address has moved to another device, or its device is being removed, which
     /// waits until the listener is dropped. No further connect requests arrive.
     fn address_changed(this: &Arc<Self>);
@@ -224,22 +227,20 @@ unsafe extern "C" fn request_handler<H: ListenHandler>(
         let shared = ArcBorrow::from_raw((*id).context.cast::<Shared<H>>().cast_const());
         ((*event).event, shared)
     };
+    // Whatever has happened to it, the request will not be accepted.
+    let Some(request) = shared.withdraw(id) else {
+        // It is being accepted, which fails; the connection is notified of the device's removal.
+        return 0;
+    };
     match event {
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE
-        | bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => match shared.withdraw(id) {
-            // The request will not be accepted.
-            Some(request) => {
-                // SAFETY: This is the handler of an event of the identifier. The context is not
-                // used any longer.
-                unsafe { request.id.disown() };
-                1
-            }
-            // It is being accepted; the connection is notified of the device's removal as well.
-            None => 0,
-        },
-        // Other events of a waiting connect request surface as an error when it is accepted.
-        _ => 0,
+        | bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => {}
+        _ => shared.handler.withdrawn(&request.id.peer_address()),
     }
+    // SAFETY: This is the handler of an event of the identifier. The context is not used any
+    // longer.
+    unsafe { request.id.disown() };
+    1
 }
 
 impl<H: ListenHandler> Shared<H> {

@@ -105,6 +105,10 @@ impl ListenHandler for SvcRdmaListener {
         self.shared.rejected(peer);
     }
 
+    fn withdrawn(&self, peer: &SocketAddress) {
+        self.shared.accept_failed(peer, EINVAL);
+    }
+
     fn address_changed(this: &Arc<Self>) {
         // If the work is already queued, it handles this event as well.
         let _ = this.shared.user.enqueue(this.clone());
