@@ -5,10 +5,7 @@
 use super::{implementation::ClientTransport, xprt::Xprt};
 use crate::{
     bindings,
-    sunrpc::{
-        rpc_xprt::{self, jiffies, RpcXprt},
-        send_error::SendError,
-    },
+    sunrpc::rpc_xprt::{self, jiffies, RpcXprt},
     trace,
 };
 use kernel::{prelude::*, time::msecs_to_jiffies};
@@ -87,8 +84,10 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
             Err(error) => {
                 let errno = error.to_errno();
                 // The peer was not contacted, so there is no need to spare it: sunrpc's own pause
-                // is enough.
-                if errno == SendError::NoMemory.to_errno() {
+                // is enough. An attempt fails one task, and the others wait for theirs.
+                if let bindings::ENOBUFS | bindings::ENETUNREACH | bindings::ENETDOWN =
+                    errno.unsigned_abs()
+                {
                     (&raw mut (*raw).reestablish_timeout).write_volatile(0);
                 }
                 errno
