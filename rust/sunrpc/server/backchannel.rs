@@ -19,9 +19,10 @@ use crate::{
 use core::{ops::Deref, ptr::NonNull};
 use kernel::{new_spinlock, prelude::*, sync::SpinLock, time::msecs_to_jiffies};
 
-/// How long a client may leave all Calls that it grants unanswered before the next one ends the
-/// connection, in milliseconds.
-const REPLY_TIMEOUT_MS: u32 = 10_000;
+/// How long a client may leave all Calls that it grants unanswered, after nfsd has given up the
+/// last of them, before the next one ends the connection, in milliseconds. nfsd gives one up after
+/// a tenth of the lease, 9 s, and then sends it again.
+const REPLY_TIMEOUT_MS: u32 = 5_000;
 
 /// A transport for backward Calls.
 ///
