@@ -73,7 +73,8 @@ dead_network() {
 		done
 		wait
 		for n in {1..16}; do
-			grep -q "Network is unreachable" /run/$TEST.$n || fail "a program heard: $(cat /run/$TEST.$n)"
+			grep -q "Network is unreachable" /run/$TEST.$n ||
+				fail "a program heard: $(cat /run/$TEST.$n)"
 		done
 		rm /run/$TEST.*
 		umount -f $MNT || umount -l $MNT

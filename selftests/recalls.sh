@@ -119,7 +119,7 @@ sessions() {
 		client n="$n" '[ "$(cat $MNT/$TEST/$n)" = "round $n" ]'
 	done
 	server 'wait_for 20 callback_works'
-	server '! grep -s nfsd_cb_setup_err: $TRACING/trace || fail "the server could not set up a callback client"'
+	server '! grep -s nfsd_cb_setup_err: $TRACING/trace || fail "there was no callback client"'
 	[ "$(client 'xprt_stat 3')" = 1 ] || fail "there was another connection"
 	client 'umount $MNT && wait_for 10 module_unused'
 }
