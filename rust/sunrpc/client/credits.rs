@@ -129,10 +129,9 @@ impl Xprt {
         // SAFETY: Transport and request are valid, and the lock that guards their credits is held.
         // Setup has initialised the work.
         unsafe {
-            let credit = buffer::credit(rqst);
-            if credit.connect_cookie != (*self.as_raw()).connect_cookie {
-                (*rqst).rq_cong = 0;
-            } else if credit.is_reply_owed && (*self.orphans()).orphan_credit(jiffies()) {
+            self.forget_earlier_credit(rqst);
+            let is_owed = (*rqst).rq_cong != 0 && buffer::credit(rqst).is_reply_owed;
+            if is_owed && (*self.orphans()).orphan_credit(jiffies()) {
                 (*rqst).rq_cong = 0;
                 self.enqueue(&raw mut (*self.allocation()).overdue, self.reply_timeout());
             }
