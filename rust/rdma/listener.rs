@@ -229,7 +229,8 @@ unsafe extern "C" fn request_handler<H: ListenHandler>(
     };
     // Whatever has happened to it, the request will not be accepted.
     let Some(request) = shared.withdraw(id) else {
-        // It is being accepted, which fails; the connection is notified of the device's removal.
+        // It is being accepted. That fails if the client has gone; the connection is notified of
+        // the device's removal as well.
         return 0;
     };
     match event {

@@ -152,6 +152,8 @@ impl<U: QpUser> QpOwner<U> {
             sends.push_back(SendCtxt::new(&hw.pd, caps.send_size, GFP_KERNEL)?);
         }
         let sq = SendQueue::new(sq_entries, read_mrs, sends);
+        // Should `mrs` fail, `hw` is dropped there, and `user` only at the end of this function.
+        let context = &user;
         // INVARIANT: `hw` is moved into the object that is returned.
         let qp = memory.pin_init_with(try_pin_init!(QueuePair {
             send <- new_spinlock!(sq, "rpcrdma_send"),
@@ -167,9 +169,8 @@ impl<U: QpUser> QpOwner<U> {
             region_pages: attributes.region_pages(),
             number,
             cq_number,
-            // Before `user`: should `mrs` fail, they are dropped in this order.
+            user: context.clone(),
             hw: UnsafeCell::new(ManuallyDrop::new(hw)),
-            user,
         }? Error))?;
         Ok(Self(qp.into()))
     }
