@@ -250,7 +250,7 @@ mempool_t *rpcrdma_rpc_reserve_create(void)
 
 void *rpcrdma_rpc_reserve_alloc(mempool_t *reserve, size_t size)
 {
-	return reserve && size <= RESERVE_SIZE ? mempool_alloc_preallocated(reserve) : NULL;
+	return size <= RESERVE_SIZE ? mempool_alloc_preallocated(reserve) : NULL;
 }
 
 void rpcrdma_put_page_array(struct page **pages, size_t count)

@@ -9,7 +9,7 @@
 mod address;
 mod address_strings;
 pub(crate) mod client;
-mod orphans;
+mod credits;
 mod queue;
 mod registration;
 mod rpc_xprt;

@@ -3,7 +3,7 @@
 //! What the transports of both directions have in common: to sunrpc, both are transports of an RPC
 //! client (`struct rpc_xprt`).
 
-use super::{address_strings, orphans::Orphans, registration::ClassUser};
+use super::{address_strings, credits::Orphans, registration::ClassUser};
 use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{
@@ -132,51 +132,6 @@ impl RpcXprt {
     pub(super) fn transport_lock(&self) -> SpinLockGuard<'_, ()> {
         // SAFETY: The transport is valid, so its lock is initialised and outlives the guard.
         unsafe { SpinLock::from_raw(&raw mut (*self.as_raw()).transport_lock) }.lock()
-    }
-
-    /// Records a Reply on the present connection that no request waits for: if it answers a Call
-    /// that was given up, the Call's credit is returned. Otherwise a Call may be about to be given
-    /// up.
-    pub(crate) fn late_reply(&self) {
-        let _guard = self.transport_lock();
-        // SAFETY: The transport is valid, and the lock that guards the orphans and the window is
-        // held. The credit of an orphaned Call has no request.
-        unsafe {
-            let orphans = &mut *self.orphans();
-            if orphans.late_reply(jiffies()) {
-                self.release_credit();
-            } else {
-                orphans.unmatched_reply((*self.as_raw()).cong);
-            }
-        }
-    }
-
-    /// As [`Orphans::time_left`], at present. If no time is left, the connection has to end: tasks
-    /// that wait for a credit would wait for ever. Process context; does not sleep.
-    pub(super) fn time_left(&self, reply_timeout: usize) -> Option<usize> {
-        let _guard = self.transport_lock();
-        // SAFETY: The transport is valid, and the lock that guards the orphans and the window is
-        // held.
-        unsafe { (*self.orphans()).time_left(jiffies(), reply_timeout, (*self.as_raw()).cwnd) }
-    }
-
-    /// Returns the credit of a request that no longer exists, and wakes a task that waits for one.
-    ///
-    /// # Safety
-    ///
-    /// The transport lock is held, and one of the credits in use belongs to no request.
-    pub(super) unsafe fn release_credit(&self) {
-        // sunrpc returns a credit on behalf of a request and its task. These stand in for those
-        // that are gone.
-        let mut rqst = bindings::rpc_rqst::default();
-        let mut task = bindings::rpc_task::default();
-        rqst.rq_xprt = self.as_raw();
-        rqst.rq_cong = 1;
-        task.tk_rqstp = &raw mut rqst;
-        // SAFETY: The transport is valid, its lock is held, and `rqst` stands for the credit in use
-        // that belongs to no request (this function's contract). The call keeps neither `task` nor
-        // `rqst`.
-        unsafe { bindings::xprt_release_rqst_cong(&raw mut task) };
     }
 }
 

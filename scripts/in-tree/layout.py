@@ -52,7 +52,7 @@ PATCHES = [
         """
         sunrpc/address.rs sunrpc/address_strings.rs sunrpc/client/backchannel.rs
         sunrpc/client/buffer.rs sunrpc/client/mod.rs sunrpc/client/rqst.rs sunrpc/client/rqst_buf.rs
-        sunrpc/client/xprt.rs sunrpc/mod.rs sunrpc/orphans.rs sunrpc/queue.rs
+        sunrpc/client/xprt.rs sunrpc/credits.rs sunrpc/mod.rs sunrpc/queue.rs
         sunrpc/registration.rs sunrpc/rpc_xprt.rs sunrpc/send_error.rs sunrpc/xdr_buf.rs
         """,
     ),

@@ -4,7 +4,7 @@
 //! in one allocation.
 
 use crate::bindings::{self, Exposure};
-use core::{cell::UnsafeCell, ptr::NonNull};
+use core::ptr::NonNull;
 use kernel::{prelude::*, sync::atomic::Atomic};
 
 /// The transport's state, in front of the Call's bytes. Its size keeps them aligned like kmalloc
@@ -13,7 +13,6 @@ use kernel::{prelude::*, sync::atomic::Atomic};
 pub(super) struct Prefix {
     /// The implementation's word for the connection and slot of the Call, 0 before it is sent.
     pub(super) ep_cookie: Atomic<u64>,
-    credit: UnsafeCell<Credit>,
     /// Whether a thread handles a Reply. The lock of the requests that wait for a Reply guards it.
     pub(super) is_taken: Atomic<bool>,
     /// The exposure of all memory of the RPC, which neither completes nor is freed before that is
@@ -21,15 +20,6 @@ pub(super) struct Prefix {
     pub(super) exposure: Exposure,
     /// Whether the allocation belongs to the transport's reserve.
     is_reserve: bool,
-}
-
-/// What the transport knows of a request's credit. The transport lock guards it.
-#[derive(Default)]
-pub(super) struct Credit {
-    /// The transport's `connect_cookie` when the request took its credit.
-    pub(super) connect_cookie: u32,
-    /// Whether the Call is being sent, or was sent, and its Reply has not arrived.
-    pub(super) is_reply_owed: bool,
 }
 
 /// The alignment of the Reply's part: the device may write there, so on machines whose DMA is not
@@ -46,24 +36,12 @@ pub(super) unsafe fn prefix<'a>(rqst: *const bindings::rpc_rqst) -> &'a Prefix {
     unsafe { &*(*rqst).rq_buffer.cast::<Prefix>().sub(1) }
 }
 
-/// What the transport knows of the request's credit.
+/// Attaches the buffers for a request's Call and Reply: one of `reserve`, unless that has
+/// none that is large enough.
 ///
 /// # Safety
 ///
-/// As for [`prefix`], and the transport lock is held for all of `'a`. The caller has no other
-/// reference from this function.
-pub(super) unsafe fn credit<'a>(rqst: *mut bindings::rpc_rqst) -> &'a mut Credit {
-    // SAFETY: `prefix` has the same contract. The transport lock is held, and the caller has no
-    // other reference to the credit (this function's contract).
-    unsafe { &mut *prefix(rqst).credit.get() }
-}
-
-/// Attaches the buffers for a request's Call and Reply: one of `reserve`, unless that is null, or
-/// has none that is large enough.
-///
-/// # Safety
-///
-/// `reserve` is null or from `rpcrdma_rpc_reserve_create`, and exists until [`detach`].
+/// `reserve` is from `rpcrdma_rpc_reserve_create`, and exists until [`detach`].
 ///
 /// # Errors
 ///
@@ -77,7 +55,7 @@ pub(super) unsafe fn attach(
         .checked_next_multiple_of(REPLY_ALIGN)
         .ok_or(ENOMEM)?;
     let size = reply.saturating_add(rqst.rq_rcvsize);
-    // SAFETY: `reserve` is null or a mempool that exists until `detach` (this function's contract).
+    // SAFETY: `reserve` is a mempool that exists until `detach` (this function's contract).
     let mut ptr = unsafe { bindings::rpcrdma_rpc_reserve_alloc(reserve, size) };
     let is_reserve = !ptr.is_null();
     if !is_reserve {
@@ -89,7 +67,6 @@ pub(super) unsafe fn attach(
     unsafe {
         prefix.write(Prefix {
             ep_cookie: Atomic::new(0),
-            credit: UnsafeCell::new(Credit::default()),
             is_taken: Atomic::new(false),
             exposure: Exposure::new(),
             is_reserve,

@@ -140,15 +140,8 @@ impl<T: ClientTransport> XprtOps<T> {
                 let (xid, reply) = XdrBuf::sent_by(raw);
                 transport.send_backward(sender, xid, &reply, backchannel::bc_cookie(raw))
             } else {
-                let sent = if xprt.take_credit(raw) {
-                    transport.send(sender, Rqst::from_raw(raw))
-                } else {
-                    Err(SendError::NoCredit)
-                };
-                if sent.is_err() {
-                    xprt.no_reply_owed(raw);
-                }
-                sent
+                xprt.forget_earlier_credit(raw);
+                xprt.send_with_credit(raw, || transport.send(sender, Rqst::from_raw(raw)))
             }
         };
         match sent {

@@ -128,9 +128,8 @@ impl PinnedRqst {
         }
         let this = ManuallyDrop::new(self);
         let (raw, xprt) = (this.raw(), this.xprt());
-        // SAFETY: A pinned request is a forward one of the transport, between `buf_alloc` and
-        // `buf_free`.
-        unsafe { xprt.no_reply_owed(raw) };
+        // SAFETY: A pinned request is one of the transport, has a task, and is not released.
+        unsafe { xprt.return_credit(raw) };
         let _guard = xprt.queue_lock();
         // SAFETY: A pinned request is valid, and the lock that the call requires is held.
         unsafe { bindings::xprt_complete_rqst((*raw).rq_task, length) };

@@ -11,8 +11,8 @@
 use crate::{
     bindings,
     sunrpc::{
-        rpc_xprt::{jiffies, window, RpcXprt},
-        send_error::{end_task, SendError},
+        rpc_xprt::{window, RpcXprt},
+        send_error::end_task,
         XdrBuf,
     },
 };
@@ -60,70 +60,24 @@ impl BcXprt {
         }
     }
 
-    /// Acquires a credit for a request, which keeps it until its Reply arrives. Returns whether
-    /// the credit is new: a request that was sent before still has one.
-    ///
-    /// # Safety
-    ///
-    /// `rqst` is a request of this transport, and the send lock is held.
-    ///
-    /// # Errors
-    ///
-    /// [`SendError::NoCredit`].
-    pub(super) unsafe fn acquire_credit(
-        &self,
-        rqst: *mut bindings::rpc_rqst,
-    ) -> Result<bool, SendError> {
-        // SAFETY: The transport is valid (type invariant), `rqst` is one of its requests, and the
-        // send lock, under which alone credits are acquired, is held (this function's contract).
-        unsafe {
-            let is_new = (*rqst).rq_cong == 0;
-            bindings::xprt_request_get_cong(self.as_raw(), rqst)
-                .then_some(is_new)
-                .ok_or(SendError::NoCredit)
-        }
-    }
-
     /// Whether all credits belong to Calls that were given up, and have done so for a while.
     /// Process context; does not sleep.
     pub(super) fn is_overdue(&self) -> bool {
         self.time_left(msecs_to_jiffies(REPLY_TIMEOUT_MS)) == Some(0)
     }
 
-    /// Returns a request's credit, if it has one: it is new, and the request was not sent, or its
-    /// Reply has arrived.
+    /// `release_request`. Called under the transport lock.
     ///
     /// # Safety
     ///
-    /// `rqst` is a request of this transport, has a task, and is not released during the call.
-    pub(super) unsafe fn return_credit(&self, rqst: *mut bindings::rpc_rqst) {
-        // SAFETY: `rqst` is a request of this transport with a task, and is not released during the
-        // call (this function's contract). The transport lock, which the call requires, is held.
-        unsafe {
-            let _guard = self.transport_lock();
-            bindings::xprt_release_rqst_cong((*rqst).rq_task);
-        }
-    }
-
-    /// `release_request`: a request that was sent and has no Reply leaves its credit in use. Called
-    /// under the transport lock.
-    ///
-    /// # Safety
-    ///
-    /// - `task` has a request, of a `BcXprt`, whose transport lock is held.
+    /// - `task` has a request, of a `BcXprt`, whose transport lock is held. The request is neither
+    ///   sent nor completed during the call, or later.
     pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
         // SAFETY: `task` has a request of a `BcXprt`, whose lock is held (this function's
-        // contract). The lock guards the orphaned credits and the request's.
+        // contract).
         unsafe {
             let rqst = (*task).tk_rqstp;
-            let was_sent = u32::from((*task).tk_flags) & bindings::RPC_TASK_SENT != 0;
-            if (*rqst).rq_cong != 0 && was_sent {
-                let orphans = &mut *Self::from_raw((*rqst).rq_xprt).orphans();
-                if orphans.orphan_credit(jiffies()) {
-                    (*rqst).rq_cong = 0;
-                }
-            }
-            bindings::xprt_release_rqst_cong(task);
+            Self::from_raw((*rqst).rq_xprt).orphan_credit(rqst);
         }
     }
 }
@@ -278,64 +232,28 @@ impl Bc {
 #[kernel::macros::kunit_tests(rpcrdma_sunrpc_backchannel_credits)]
 mod tests {
     use super::*;
-    use crate::sunrpc::rpc_xprt::Base;
+    use crate::sunrpc::{
+        credits::unregistered::{Request, Unregistered},
+        rpc_xprt::{jiffies, Base},
+    };
     use kernel::sync::Arc;
 
-    /// A transport of two credits that only its test knows of. It has no `ClassUser`, so its end is
-    /// `xprt_free`, and no work is queued for it.
-    struct Unregistered(*mut bindings::rpc_xprt);
-
-    impl Unregistered {
-        fn new() -> Self {
-            // SAFETY: The initial namespace always exists.
-            let raw = unsafe {
-                let net = &raw mut bindings::init_net;
-                bindings::xprt_alloc(net, size_of::<Base>(), 2, 2)
-            };
-            assert!(!raw.is_null());
-            // SAFETY: Only this test knows of the transport.
-            unsafe { (*raw).cwnd = window(2) };
-            Self(raw)
-        }
-
-        fn xprt(&self) -> &BcXprt {
-            // SAFETY: It is valid until it is dropped.
-            unsafe { BcXprt::from_raw(self.0) }
-        }
-
-        /// A request of it with its task.
-        fn request(&self) -> KBox<(bindings::rpc_rqst, bindings::rpc_task)> {
-            let mut both = KBox::new(Default::default(), GFP_KERNEL).unwrap();
-            let (rqst, task): &mut (bindings::rpc_rqst, bindings::rpc_task) = &mut both;
-            rqst.rq_xprt = self.0;
-            rqst.rq_task = task;
-            task.tk_rqstp = rqst;
-            both
-        }
-
-        fn take(
-            &self,
-            request: &mut (bindings::rpc_rqst, bindings::rpc_task),
-        ) -> Result<bool, SendError> {
-            // SAFETY: It is a request of this transport, which only this test uses.
-            unsafe { self.xprt().acquire_credit(&raw mut request.0) }
-        }
+    fn transport() -> Unregistered {
+        Unregistered::new::<Base>()
     }
 
-    impl Drop for Unregistered {
-        fn drop(&mut self) {
-            // SAFETY: Only this test knows of the transport.
-            unsafe { bindings::xprt_free(self.0) };
-        }
+    fn xprt(transport: &Unregistered) -> &BcXprt {
+        // SAFETY: It is valid until it is dropped.
+        unsafe { BcXprt::from_raw(transport.0) }
     }
 
     #[test]
     fn a_connection_has_one_transport_until_it_is_closed() {
         let bc = Arc::pin_init(Bc::new(), GFP_KERNEL).unwrap();
-        let (one, other) = (Unregistered::new(), Unregistered::new());
+        let (one, other) = (transport(), transport());
         let add = |transport: &Unregistered| {
             // SAFETY: The transports are valid until the end of the test.
-            unsafe { bc.add(transport.xprt()) }
+            unsafe { bc.add(xprt(transport)) }
         };
         assert_eq!(add(&one), Ok(()));
         assert_eq!(add(&other), Err(EAGAIN));
@@ -347,28 +265,13 @@ mod tests {
     }
 
     #[test]
-    fn a_credit_is_new_once() {
-        let transport = Unregistered::new();
-        let mut requests = [0; 3].map(|_| transport.request());
-        let [first, second, third] = requests.each_mut();
-        assert_eq!(transport.take(first), Ok(true));
-        assert_eq!(transport.take(first), Ok(false));
-        assert_eq!(transport.take(second), Ok(true));
-        assert_eq!(transport.take(third), Err(SendError::NoCredit));
-        // SAFETY: It is a request of this transport, and has a task.
-        unsafe { transport.xprt().return_credit(&raw mut first.0) };
-        assert_eq!(transport.take(third), Ok(true));
-        assert_eq!(transport.take(first), Err(SendError::NoCredit));
-    }
-
-    #[test]
     fn calls_wait_for_orphaned_credits_for_a_while() {
-        let transport = Unregistered::new();
+        let transport = transport();
         let mut requests = [0; 3].map(|_| transport.request());
         let [first, second, third] = requests.each_mut();
-        let xprt = transport.xprt();
-        let orphan = |request: &mut (bindings::rpc_rqst, bindings::rpc_task), ago| {
-            assert_eq!(transport.take(request), Ok(true));
+        let xprt = xprt(&transport);
+        let orphan = |request: &mut Request, ago| {
+            assert_eq!(transport.send(request, Ok(())), Ok(()));
             request.0.rq_cong = 0;
             // SAFETY: Only this test uses the transport. Its field is valid.
             let orphans = unsafe { &mut *xprt.orphans() };

@@ -271,27 +271,21 @@ impl<T: BcConnection> BcXprtOps<T> {
             if svc.is_closing() {
                 return Err(SendError::NoMemory);
             }
-            // SAFETY: The request belongs to the transport, whose send lock is held.
-            let is_new = unsafe { xprt.acquire_credit(raw)? };
-            // SAFETY: The request is pinned and encoded.
-            let (xid, call) = unsafe { XdrBuf::sent_by(raw) };
-            // Before the post, after which the Reply can change the request.
-            // SAFETY: The request is pinned and encoded.
+            // SAFETY: The request is pinned, has a task, and belongs to the transport, whose send
+            // lock is held. Before the post, after which the Reply can change the request.
             unsafe {
-                let sent = (*raw).rq_xmit_bytes_sent.wrapping_add(call.len());
-                (*raw).rq_xmit_bytes_sent = sent;
-                (*raw).rq_xtime = bindings::ktime_get();
+                xprt.send_with_credit(raw, || {
+                    let (xid, call) = XdrBuf::sent_by(raw);
+                    let sent = (*raw).rq_xmit_bytes_sent.wrapping_add(call.len());
+                    (*raw).rq_xmit_bytes_sent = sent;
+                    (*raw).rq_xtime = bindings::ktime_get();
+                    connection.bc_sendto(xid, &call).inspect_err(|&error| {
+                        if error == SendError::NotConnected {
+                            svc.deferred_close();
+                        }
+                    })
+                })
             }
-            let sent = connection.bc_sendto(xid, &call);
-            if sent == Err(SendError::NotConnected) {
-                svc.deferred_close();
-            }
-            if sent.is_err() && is_new {
-                // No Reply will return it. The RPC may have been sent before, and would orphan it.
-                // SAFETY: The request is pinned, and has a task.
-                unsafe { xprt.return_credit(raw) };
-            }
-            sent
         };
         // SAFETY: The transport is valid.
         let sent = unsafe { Self::with_connection(xprt.as_raw(), send) };
