@@ -148,8 +148,8 @@ counters! {
 pub(crate) struct Form {
     /// [`Self::INLINE_CALL`], or one of the constants that follow it.
     pub(crate) call: u8,
-    /// 1 with Write chunks, plus 2 with a Reply chunk: at the client those that it offers, at the
-    /// server those that are used.
+    /// [`Self::WRITE_CHUNKS`] and [`Self::REPLY_CHUNK`], or 0: at the client those that it offers,
+    /// at the server those that are used.
     pub(crate) reply: u8,
 }
 
@@ -159,6 +159,10 @@ impl Form {
     pub(crate) const READ_CHUNK: u8 = 1;
     pub(crate) const SEVERAL_READ_CHUNKS: u8 = 2;
     pub(crate) const POSITION_ZERO: u8 = 3;
+
+    /// Bits of Replies.
+    pub(crate) const WRITE_CHUNKS: u8 = 1;
+    pub(crate) const REPLY_CHUNK: u8 = 2;
 
     /// Both inline.
     pub(crate) const INLINE: Self = Self { call: 0, reply: 0 };
@@ -191,8 +195,8 @@ impl From<&Plan> for Form {
             },
             reply: match plan.reply {
                 ReplyForm::Inline => 0,
-                ReplyForm::WriteChunk => 1,
-                ReplyForm::ReplyChunk => 2,
+                ReplyForm::WriteChunk => Self::WRITE_CHUNKS,
+                ReplyForm::ReplyChunk => Self::REPLY_CHUNK,
             },
         }
     }
@@ -224,13 +228,15 @@ impl Forms {
 
     /// Prints them as the client does, one `name value` a line.
     pub(crate) fn show_calls(&self, seq: &SeqFile) {
+        let calls = |call| self.sum(|form| form.call == call);
+        let replies = |reply| self.sum(|form| form.reply == reply);
         for (name, value) in [
-            ("inline_calls", self.sum(|form| form.call == 0)),
-            ("read_chunk_calls", self.sum(|form| form.call == 1)),
-            ("position_zero_calls", self.sum(|form| form.call == 3)),
-            ("inline_replies_expected", self.sum(|form| form.reply == 0)),
-            ("write_chunk_calls", self.sum(|form| form.reply == 1)),
-            ("reply_chunk_calls", self.sum(|form| form.reply == 2)),
+            ("inline_calls", calls(Form::INLINE_CALL)),
+            ("read_chunk_calls", calls(Form::READ_CHUNK)),
+            ("position_zero_calls", calls(Form::POSITION_ZERO)),
+            ("inline_replies_expected", replies(0)),
+            ("write_chunk_calls", replies(Form::WRITE_CHUNKS)),
+            ("reply_chunk_calls", replies(Form::REPLY_CHUNK)),
         ] {
             seq_print!(seq, "{name} {value}\n");
         }

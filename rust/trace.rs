@@ -139,12 +139,12 @@ events! {
 
     // The client's Calls and Replies.
 
-    /// A Call was encoded, with `header` bytes of transport header. `call` and `reply` are the
-    /// forms of the Call and of its Reply.
-    fn xprtrdma_marshal: (rqst: &impl TraceRqst, header: usize, call: u8, reply: u8) => (
+    /// A Call was encoded, with `header` bytes of transport header. `rtype` and `wtype` are the
+    /// forms of the Call and of its Reply, as `enum rpcrdma_chunktype` of the C transport has them.
+    fn xprtrdma_marshal: (rqst: &impl TraceRqst, header: usize, rtype: u32, wtype: u32) => (
         rqst.task().0, rqst.task().1, rqst.xid(), clip(header),
         clip(rqst.call_lens()[0]), clip(rqst.call_lens()[1]), clip(rqst.call_lens()[2]),
-        u32::from(call), u32::from(reply),
+        rtype, wtype,
     );
     /// A Call was not sent.
     fn xprtrdma_marshal_failed: (rqst: &impl TraceRqst, errno: i32) =>
@@ -277,7 +277,8 @@ events! {
         (cq, needed, avail, depth);
     /// The RDMA Reads for the message in the Receive with this number have completed.
     fn svcrdma_wc_read: (cq: u32, cid: u32, bytes: u64, took: Delta) => (
-        cq, cid, u32::try_from(bytes).unwrap_or(u32::MAX), took.as_nanos().unsigned_abs(),
+        cq, cid, u32::try_from(bytes).unwrap_or(u32::MAX),
+        took.as_micros_ceil().unsigned_abs(),
     );
 }
 

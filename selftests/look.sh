@@ -277,6 +277,10 @@ events_tell() {
 		grep -q " xprtrdma_connect: xprt=[0-9]* rc=0$" $trace
 		grep -q " xprtrdma_post_send: cq.id=$(our_stat completion_queue) " $trace
 		xids() { sed -n "s/.* xprtrdma_$1: .*$2\([0-9a-f]\{8\}\).*/\1/p" $trace | sort -u; }
+		forms() { grep -q " xprtrdma_marshal: .* $1$" $trace || fail "no $1"; }
+		forms "pullup/inline"
+		forms "read list/inline"
+		forms "pullup/write list"
 		[ "$(xids marshal xid=0x)" = "$(xids reply xid=0x)" ] ||
 			fail "not every Call has its Reply"
 		# The XID is in the offset of each region, which is why it names no kernel address.
@@ -323,6 +327,9 @@ fields_are_those_of_c() {
 		has xprtrdma_chunk_read task_id client_id pos handle length offset is_last
 		has xprtrdma_marshal task_id client_id xid hdrlen headlen pagelen taillen \
 			rtype wtype
+		grep -q '{ 3, "read list" }.*{ 4, "\*read list" }.*{ 5, "write list" }' \
+			$TRACING/events/rpcrdma/xprtrdma_marshal/format ||
+			fail "rtype and wtype are not those of C"
 		has xprtrdma_marshal_failed task_id client_id xid ret
 		has xprtrdma_post_send cq_id completion_id signaled
 		has xprtrdma_post_send_err cq_id rc

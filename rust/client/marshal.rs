@@ -163,8 +163,17 @@ fn build(
         procedure: plan.procedure(),
     };
     let header = encode_call(buffer, &fixed, read_list, [write_chunk], reply_chunk).ok()?;
-    let form = Form::from(plan);
-    trace::xprtrdma_marshal(rqst, header, form.call, form.reply);
+    let rtype = match plan.call {
+        CallForm::Inline => 1,
+        CallForm::ReadChunk { .. } => 3,
+        CallForm::PositionZero => 4,
+    };
+    let wtype = match plan.reply {
+        ReplyForm::Inline => 0,
+        ReplyForm::WriteChunk => 5,
+        ReplyForm::ReplyChunk => 6,
+    };
+    trace::xprtrdma_marshal(rqst, header, rtype, wtype);
     let copied = usize::try_from(plan.inline_len).ok()?;
     let length = header.checked_add(copied)?;
     copy_inline(&rqst.call(), plan.call, buffer.get_mut(header..length)?)?;

@@ -64,7 +64,8 @@ impl Form {
                 (1, false) => Self::POSITION_ZERO,
                 _ => Self::SEVERAL_READ_CHUNKS,
             },
-            reply: u8::from(is_placed) | u8::from(plan.reply_chunk_len != 0) << 1,
+            reply: u8::from(is_placed) * Self::WRITE_CHUNKS
+                | u8::from(plan.reply_chunk_len != 0) * Self::REPLY_CHUNK,
         }
     }
 }
@@ -159,8 +160,8 @@ impl Stats {
 
     /// Writes how long the steps took, one `step limit count` a line.
     pub(super) fn show_latency(&self, seq: &SeqFile) {
-        self.waiting.show(seq, fmt!("waiting"));
         self.reading.show(seq, fmt!("reading"));
+        self.waiting.show(seq, fmt!("waiting"));
         self.executing.show(seq, fmt!("executing"));
         self.sending.show(seq, fmt!("sending"));
     }

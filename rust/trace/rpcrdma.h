@@ -262,13 +262,10 @@ DEFINE_CHUNK_EVENT(xprtrdma_chunk_read);
 DEFINE_CHUNK_EVENT(xprtrdma_chunk_write);
 DEFINE_CHUNK_EVENT(xprtrdma_chunk_reply);
 
-#define xprtrdma_show_call_form(form)					\
-	__print_symbolic(form, { 0, "inline" }, { 1, "read list" },	\
-			 { 3, "*read list" })
-
-#define xprtrdma_show_reply_form(form)					\
-	__print_symbolic(form, { 0, "inline" }, { 1, "write list" },	\
-			 { 2, "reply chunk" })
+#define xprtrdma_show_chunktype(type)						\
+	__print_symbolic(type, { 0, "inline" }, { 1, "pullup" },		\
+			 { 3, "read list" }, { 4, "*read list" },		\
+			 { 5, "write list" }, { 6, "reply chunk" })
 
 TRACE_EVENT(xprtrdma_marshal,
 	    TP_PROTO(u32 task_id, u32 client_id, u32 xid, u32 hdrlen, u32 headlen, u32 pagelen,
@@ -295,8 +292,8 @@ TRACE_EVENT(xprtrdma_marshal,
 	    TP_printk(SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x hdr=%u xdr=%u/%u/%u %s/%s",
 		      __entry->task_id, __entry->client_id, __entry->xid, __entry->hdrlen,
 		      __entry->headlen, __entry->pagelen, __entry->taillen,
-		      xprtrdma_show_call_form(__entry->rtype),
-		      xprtrdma_show_reply_form(__entry->wtype)));
+		      xprtrdma_show_chunktype(__entry->rtype),
+		      xprtrdma_show_chunktype(__entry->wtype)));
 
 TRACE_EVENT(xprtrdma_marshal_failed,
 	    TP_PROTO(u32 task_id, u32 client_id, u32 xid, int ret),
@@ -618,7 +615,7 @@ TRACE_EVENT(svcrdma_wc_read,
 			   __entry->totalbytes = totalbytes;
 			   __entry->read_latency = read_latency;),
 	    TP_printk("cq.id=%u cid=%u totalbytes=%u latency-us=%llu", __entry->cq_id,
-		      __entry->completion_id, __entry->totalbytes, __entry->read_latency / 1000));
+		      __entry->completion_id, __entry->totalbytes, __entry->read_latency));
 
 DEFINE_POST_ERR_EVENT(svcrdma_rq_post_err);
 DEFINE_POST_ERR_EVENT(svcrdma_sq_post_err);
@@ -678,7 +675,8 @@ TRACE_EVENT(svcrdma_sq_full,
 
 #define svcrdma_show_proc(proc)						\
 	__print_symbolic(proc, { 0, "RDMA_MSG" }, { 1, "RDMA_NOMSG" },	\
-			 { 2, "RDMA_MSGP" }, { 3, "RDMA_DONE" }, { 4, "RDMA_ERROR" })
+			 { 2, "RDMA_MSGP" }, { 3, "RDMA_DONE" }, { 4, "RDMA_ERROR" },	\
+			 { 5, "RDMA_OPTIONAL" })
 
 /* A message that is too short for a word has a zero there. */
 DECLARE_EVENT_CLASS(svcrdma_decode_class,
