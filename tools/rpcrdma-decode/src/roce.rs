@@ -94,7 +94,7 @@ pub(crate) enum LeftOut {
     NoBeginning,
     /// The message's last packet was not captured.
     NoEnd,
-    /// The packet is the same as the one before it.
+    /// The packet was seen before.
     Repeated,
     /// The command line asks for others.
     NotWanted,
@@ -223,7 +223,7 @@ impl Streams {
                 let message = self.partial.remove(&key);
                 let mut message = message.ok_or(LeftOut::NoBeginning)?;
                 // What is sent once more is not taken once more.
-                if header.psn == message.last_psn {
+                if !is_later(header.psn, message.last_psn) {
                     self.partial.insert(key, message);
                     return Err(LeftOut::Repeated);
                 }
@@ -249,6 +249,12 @@ impl Streams {
             },
         }))
     }
+}
+
+/// Whether a packet is later than another of its queue pair: their numbers have 24 bits, of which
+/// half are ahead.
+pub(crate) fn is_later(psn: u32, than: u32) -> bool {
+    (1..1 << 23).contains(&(psn.wrapping_sub(than) & 0xff_ffff))
 }
 
 /// The packet in a frame, whatever its link is.

@@ -82,8 +82,15 @@ impl Summary {
                 .into_iter()
                 .collect();
             object.insert("file".into(), name.into());
-            let left_out = left_out.map(|(reason, &count)| (format!("{reason:?}"), count.into()));
-            object.insert("left_out".into(), Value::Object(left_out.collect()));
+            let mut reasons = BTreeMap::<_, u64>::new();
+            for (reason, count) in left_out {
+                let name = match reason {
+                    LeftOut::Link(_) => "Link".to_owned(),
+                    reason => format!("{reason:?}"),
+                };
+                *reasons.entry(name).or_default() += count;
+            }
+            object.insert("left_out".into(), json!(reasons));
             return writeln!(out, "{}", json!({ "summary": object }));
         }
         let counts = counts.map(|(name, count)| format!("{name} {count}"));

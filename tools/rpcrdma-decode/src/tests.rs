@@ -272,8 +272,13 @@ fn packets_of_one_message_are_put_together() {
     // Twice the same, and one of another queue pair between them.
     let other = packet(4, 18, 5, &[], &CALL);
     let [a, b, c] = all.clone();
-    let again = [a.clone(), b.clone(), other, b, c.clone()];
+    let again = [a.clone(), b.clone(), other, b.clone(), c.clone()];
     assert_eq!(lines(&again), [CALL_TEXT, CALL_TEXT]);
+    // From the middle on.
+    let (one, two) = middle.split_at(4);
+    let (one, two, end) = (part(1, 6, one), part(1, 7, two), part(2, 8, last));
+    let again = [a.clone(), one.clone(), two.clone(), one, two, end];
+    assert_eq!(lines(&again), [CALL_TEXT]);
     let lost = lines(&[a, c]);
     assert_eq!(
         lost,

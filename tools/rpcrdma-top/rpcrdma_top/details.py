@@ -6,9 +6,6 @@ from .overview import classes, end_of
 from .table import of_rows
 from .text import show_age
 
-FORMS = ("inline", "read", "position_zero")
-REPLY_FORMS = ("inline", "write", "reply")
-STEPS = ("reading", "waiting", "executing", "sending")
 PERCENTS = (50, 90, 99, 100)
 
 
@@ -22,6 +19,12 @@ def waiting(connection):
     """The Calls without a Reply."""
     return (f"{connection.number('calls_outstanding')} Calls without a Reply, "
             f"the oldest for {connection.number('oldest_call_ms')} ms")
+
+
+def latencies(one):
+    """The rows of a table of latency, in the kernel's order."""
+    return [(*names, str(sum(counts.values())), *classes(counts, PERCENTS))
+            for names, counts in one["latency"].items() if sum(counts.values())]
 
 
 def counted(title, stats, names):
@@ -71,13 +74,7 @@ def details(number, transport):
                f"{get('regions_offered')} offered, {get('regions_invalidating')} invalidating")
         yield (f"  posted {get('receives_posted')} of {get('receive_buffers')} Receives, "
                f"{get('sends_posted')} of {get('send_buffers')} Sends")
-    rows = []
-    for call in FORMS:
-        for reply in REPLY_FORMS:
-            counts = transport["latency"].get((call, reply), {})
-            if sum(counts.values()):
-                rows.append((call, reply, str(sum(counts.values())), *classes(counts, PERCENTS)))
-    yield from indented(("CALL", "REPLY", "RPCS", "P50", "P90", "P99", "MAX"), rows, 2)
+    yield from indented(("CALL", "REPLY", "RPCS", "P50", "P90", "P99", "MAX"), latencies(transport), 2)
     yield counted("waits", stats, WAITS)
     yield counted("errors", stats, ERRORS)
     yield by_cause("connections ended", stats, "ended_")
@@ -109,12 +106,7 @@ def served_details(number, one):
         if name.endswith("_reply") and "_call_" in name and count:
             rows.append((*name.removesuffix("_reply").split("_call_"), str(count)))
     yield from indented(("CALL", "REPLY", "RPCS"), rows, 2)
-    rows = []
-    for step in STEPS:
-        counts = one["latency"].get((step,), {})
-        if sum(counts.values()):
-            rows.append((step, str(sum(counts.values())), *classes(counts, PERCENTS)))
-    yield from indented(("STEP", "TIMES", "P50", "P90", "P99", "MAX"), rows, 1)
+    yield from indented(("STEP", "TIMES", "P50", "P90", "P99", "MAX"), latencies(one), 1)
     yield counted("waits", stats, SERVED_WAITS)
     yield counted("errors", stats, SERVED_ERRORS)
 

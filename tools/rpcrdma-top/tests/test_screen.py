@@ -86,6 +86,14 @@ class Terminal(Case):
         self.assertEqual(lines[1].split()[4:8], ["50", "10", "<262us", "<262us"])
         self.assertEqual(lines[1].split()[-3:-1], ["/mnt/b", "50"])
 
+    def test_another_transport_with_the_same_number_is_shown_from_its_start(self):
+        with mock.patch("time.monotonic", side_effect=(10.0, 12.0)):
+            watch = Watch(lambda: read_all(self.root, [3]), 2)
+            self.change("3/stats", "delivered_bytes 2000000", "call_bytes 4000000")
+            watch.look()
+        lines = watch.lines(Window(), 100)
+        self.assertEqual(lines[1].split()[4:6], ["1.0", "2.0"])
+
     def test_a_terminal_that_can_do_nothing_gets_lines(self):
         for term in ("dumb", "no-such-terminal"):
             self.start(term, "-i", "0.1")

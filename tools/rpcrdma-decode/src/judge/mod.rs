@@ -22,7 +22,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use crate::proto::message::{Body, Message, MessageType};
 use crate::proto::wire::header::Versions;
 use crate::proto::wire::private_data::PrivateData;
-use crate::roce::{Content, End, Item, Path};
+use crate::roce::{is_later, Content, End, Item, Path};
 use connection::{Connection, Opening, Sender};
 use fault::Fault;
 
@@ -119,10 +119,8 @@ impl Judge {
 
     /// Whether the fabric has sent a message again that was seen.
     fn is_repeated(&mut self, stream: Stream, psn: u32) -> bool {
-        // Numbers of 24 bits, of which half are ahead.
-        let ahead = |newest: u32| psn.wrapping_sub(newest) & 0xff_ffff;
         let newest = self.newest.entry(stream).or_insert(psn.wrapping_sub(1));
-        if ahead(*newest) == 0 || ahead(*newest) >= 1 << 23 {
+        if !is_later(psn, *newest) {
             return true;
         }
         *newest = psn;

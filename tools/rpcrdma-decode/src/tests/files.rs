@@ -64,11 +64,13 @@ fn what_cannot_have_messages_is_said() {
     let frames = frames_of_all_kinds();
     let mut file = pcap(&frames, usize::MAX);
     file[20] = 253;
-    let (text, read) = decode_all(file, Format::Text);
+    let (text, read) = decode_all(file.clone(), Format::Text);
     let expected =
         "frames 10, messages 0, cm 0, cut 0, refused 0, wrong 0; left out: link type 253 10";
     assert_eq!(text, format!("FILE: {expected}\n"));
     assert!(read.unwrap_err().starts_with("its link type is 253;"));
+    let (json, _) = decode_all(file, Format::Json);
+    assert!(json.contains(r#""left_out":{"Link":10}"#), "{json}");
     let file = pcap(&[vec![0; 60], vec![1; 60]], usize::MAX);
     let none = "it has no RoCEv2 packets (UDP port 4791)";
     assert_eq!(decode(file, Format::Text), Err(none.to_owned()));
