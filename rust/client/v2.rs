@@ -17,7 +17,10 @@ use crate::{
             known::Outcome,
             requester::{NegotiationAction, RequesterEvent, RequesterNegotiation},
         },
-        wire::header::{Versions, Xid, VERSION_ONE},
+        wire::{
+            header::{Versions, Xid, VERSION_ONE},
+            private_data::DEFAULT_THRESHOLD,
+        },
     },
     trace,
 };
@@ -26,9 +29,6 @@ use kernel::{
     prelude::*,
     sync::{atomic::Relaxed, SpinLock},
 };
-
-/// The most bytes of the first message (Version Two section 5).
-const FIRST_MESSAGE: usize = 1024;
 
 /// The negotiation of a connection at an end that is set to speak Version Two.
 #[pin_data]
@@ -57,7 +57,8 @@ impl VersionTwo {
         }
         let first_call = FirstCall {
             negotiation: RequesterNegotiation::new(first.supported, first.version),
-            message: KVec::with_capacity(FIRST_MESSAGE, GFP_KERNEL)?,
+            // CAST: A u32 always fits the kernel's usize.
+            message: KVec::with_capacity(DEFAULT_THRESHOLD as usize, GFP_KERNEL)?,
         };
         let this = pin_init!(Self {
             first_call <- new_spinlock!(first_call, "rpcrdma_v2"),

@@ -167,7 +167,7 @@ pub(super) fn received(cx: &mut CqContext<'_, SvcxprtRdma>, mut ctxt: RecvBox) {
 /// What to do with a Call in place of passing it to nfsd, if anything.
 fn refusal(qp: &Qp, call: &ReceivedCall<'_>) -> Option<ResponderRefusal> {
     let conn = qp.user();
-    if call.index.layout.pages > 0 && !call.has_counts() {
+    if !call.has_counts() {
         return Some(ResponderRefusal::GarbageArgs(
             call.index.error(ErrorBody::Chunk),
         ));

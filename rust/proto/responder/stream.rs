@@ -132,9 +132,10 @@ impl<'a> ReceivedCall<'a> {
     /// Call is answered with GARBAGE_ARGS (RFC 8166 sections 3.4.4 and 4.5.2). With RPCSEC_GSS
     /// nothing may be in a chunk unless the arguments follow as they are (RFC 8166 section 8.2.2).
     ///
-    /// Words that come in a Position Zero chunk are not looked at.
+    /// Words that come in a Position Zero chunk are not looked at, nor are Read chunks if none has
+    /// bytes.
     pub(crate) fn has_counts(&self) -> bool {
-        let Some(payload) = self.payload else {
+        let Some(payload) = self.payload.filter(|_| self.index.layout.pages > 0) else {
             return true;
         };
         let mut chunks = self.lists.reads.chunks();

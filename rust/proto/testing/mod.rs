@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What the module does not ship: compiled with `cfg(rpcrdma_selftest)`, which KUnit builds, the
-//! host crate and the tools set.
+//! host crate and the tests' peer set.
 //!
 //! [`requester`], [`responder`] and [`receives`] exist for the simulation and for tests, which need
 //! a requester of another make and ends without a device. No transport calls them.

@@ -306,6 +306,8 @@ mod tests {
         assert_eq!(has_counts([5, 6], &[(44, 5), (56, 7)]), Some(false));
         // A chunk right behind another one has no count.
         assert_eq!(has_counts([8, 8], &[(44, 8), (52, 8)]), Some(false));
+        // There is nothing to put anywhere.
+        assert_eq!(has_counts([100, 0], &[(44, 0)]), Some(true));
     }
 
     /// Proves: V1-043.
