@@ -7,7 +7,7 @@ use super::{
     ib_client,
 };
 use crate::bindings::{self, Net, SocketAddress};
-use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
+use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
 use kernel::{
     error::from_err_ptr,
     error::to_result,
@@ -64,12 +64,10 @@ pub(crate) struct CmId<S>(RawCmId, PhantomData<S>);
 ///
 /// # Invariants
 ///
-/// `ptr` is an identifier that this object owns, and `context` is its context, which came from
-/// `Arc::into_raw` and is released by `release` exactly once.
+/// `ptr` is an identifier that this object owns, whose context is the pointer of `context`.
 pub(super) struct RawCmId {
     ptr: NonNull<bindings::rdma_cm_id>,
-    context: *const c_void,
-    release: unsafe fn(*const c_void),
+    context: Arc<dyn Send + Sync>,
 }
 
 impl RawCmId {
@@ -79,12 +77,12 @@ impl RawCmId {
     /// # Safety
     ///
     /// `handler` may be called with any event, for an identifier with a context that points to a
-    /// `T`. It destroys no identifier, and returns nonzero only after [`Self::leave`].
+    /// `T`. It destroys no identifier, and returns nonzero only after [`Self::disown`].
     ///
     /// # Errors
     ///
     /// Whatever the connection manager returns, usually `ENOMEM`.
-    pub(super) unsafe fn new<T>(
+    pub(super) unsafe fn new<T: Send + Sync + 'static>(
         net: &Net,
         handler: unsafe extern "C" fn(
             *mut bindings::rdma_cm_id,
@@ -115,14 +113,10 @@ impl RawCmId {
     /// # Safety
     ///
     /// The identifier has no other owner, and its context is the pointer of `context`.
-    pub(super) unsafe fn adopt<T>(ptr: NonNull<bindings::rdma_cm_id>, context: Arc<T>) -> Self {
-        // INVARIANT: The identifier has no other owner, and `context` points to its context,
-        // which came from `Arc::into_raw` (this function's contract).
-        Self {
-            ptr,
-            context: Arc::into_raw(context).cast(),
-            release: release::<T>,
-        }
+    unsafe fn adopt(ptr: NonNull<bindings::rdma_cm_id>, context: Arc<dyn Send + Sync>) -> Self {
+        // INVARIANT: The identifier has no other owner, and this is its context (this function's
+        // contract).
+        Self { ptr, context }
     }
 
     /// Leaves the identifier to another owner: a new one, or the connection manager, which destroys
@@ -133,11 +127,11 @@ impl RawCmId {
     /// The identifier has another context already, or the caller is the handler of one of its
     /// events, and returns nonzero. The caller has another reference to the context if it still
     /// uses that.
-    pub(super) unsafe fn disown(self) {
-        let this = core::mem::ManuallyDrop::new(self);
-        // SAFETY: `context` came from `Arc::into_raw`, and `release` releases it once (type
-        // invariant). No further handler of the identifier uses it (this function's contract).
-        unsafe { (this.release)(this.context) };
+    unsafe fn disown(self) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not used any longer. No further handler of the identifier uses the
+        // context (this function's contract).
+        drop(unsafe { core::ptr::read(&this.context) });
     }
 
     /// The C pointer.
@@ -153,16 +147,6 @@ impl RawCmId {
         SocketAddress(unsafe {
             let source = &raw const (*self.as_raw()).route.addr.src_addr;
             source.cast::<bindings::__kernel_sockaddr_storage>().read()
-        })
-    }
-
-    /// The peer's address, once it is known.
-    pub(super) fn peer_address(&self) -> SocketAddress {
-        // SAFETY: The identifier is valid (type invariant). The address is plain memory inside it,
-        // large enough for any address family, and does not change once it is known.
-        SocketAddress(unsafe {
-            let peer = &raw const (*self.as_raw()).route.addr.dst_addr;
-            peer.cast::<bindings::__kernel_sockaddr_storage>().read()
         })
     }
 }
@@ -220,17 +204,6 @@ pub(super) fn private_data(conn: &bindings::rdma_conn_param) -> &[u8] {
     unsafe { core::slice::from_raw_parts(conn.private_data.cast(), length) }
 }
 
-/// Drops the context reference of an identifier.
-///
-/// # Safety
-///
-/// `context` came from `Arc::<T>::into_raw`, and this reference has not been released before.
-unsafe fn release<T>(context: *const c_void) {
-    // SAFETY: `context` came from `Arc::<T>::into_raw`, and its reference has not been released
-    // before (this function's contract).
-    drop(unsafe { Arc::from_raw(context.cast::<T>()) });
-}
-
 impl CmId<Unbound> {
     /// Creates an identifier for a reliable connection in `net`, whose events go to `handler`.
     ///
@@ -272,27 +245,46 @@ impl CmId<Unbound> {
 }
 
 impl CmId<Bound> {
-    /// Takes over an identifier that was created bound to a device, and redirects its events to
-    /// `handler`. Waits for an event handler that is running. May sleep.
+    /// Takes over the identifier of a connect request, which the connection manager created with
+    /// this context.
     ///
     /// # Safety
     ///
-    /// `raw` has a device.
-    pub(super) unsafe fn take_over<H: CmHandler>(raw: RawCmId, handler: Arc<H>) -> Self {
-        let (ptr, context) = (raw.ptr, Arc::as_ptr(&handler));
-        // SAFETY: The identifier is valid, and belongs to `raw` until that is left, and then to the
-        // new object. No handler runs while the lock is held; later ones have the new context.
-        let raw = unsafe {
+    /// The identifier has no other owner, and its context is the pointer of `context`.
+    pub(super) unsafe fn adopt(
+        ptr: NonNull<bindings::rdma_cm_id>,
+        context: Arc<dyn Send + Sync>,
+    ) -> Self {
+        // INVARIANT: It was created for the device on which the request arrived, and delays the
+        // device's removal as long as it exists.
+        // SAFETY: This function has the same contract.
+        Self(unsafe { RawCmId::adopt(ptr, context) }, PhantomData)
+    }
+
+    /// As [`RawCmId::disown`].
+    ///
+    /// # Safety
+    ///
+    /// That of [`RawCmId::disown`].
+    pub(super) unsafe fn disown(self) {
+        // SAFETY: This function has the same contract.
+        unsafe { self.0.disown() };
+    }
+
+    /// Redirects the events to `handler`. Waits for an event handler that is running. May sleep.
+    pub(super) fn with_handler<H: CmHandler>(self, handler: Arc<H>) -> Self {
+        let (ptr, context) = (self.0.ptr, Arc::as_ptr(&handler));
+        // SAFETY: The identifier is valid, and belongs to `self` until that is disowned, and then
+        // to the new object. No handler runs while the lock is held; later ones have the new
+        // context.
+        unsafe {
             bindings::rdma_lock_handler(ptr.as_ptr());
             (*ptr.as_ptr()).context = context.cast_mut().cast();
             (*ptr.as_ptr()).event_handler = Some(event_handler::<H>);
             bindings::rdma_unlock_handler(ptr.as_ptr());
-            raw.disown();
-            RawCmId::adopt(ptr, handler)
-        };
-        // INVARIANT: The identifier has a device (this function's contract), and delays the
-        // device's removal as long as it exists.
-        Self(raw, PhantomData)
+            self.disown();
+            Self::adopt(ptr, handler)
+        }
     }
 
     /// Starts to resolve the route, giving up after `timeout_ms` milliseconds.
@@ -329,6 +321,16 @@ impl CmId<Bound> {
         self.0.source_address()
     }
 
+    /// The peer's address.
+    pub(crate) fn peer_address(&self) -> SocketAddress {
+        // SAFETY: The identifier is valid. The address is plain memory inside it, large enough for
+        // any address family, and does not change once the identifier is bound.
+        SocketAddress(unsafe {
+            let peer = &raw const (*self.as_raw()).route.addr.dst_addr;
+            peer.cast::<bindings::__kernel_sockaddr_storage>().read()
+        })
+    }
+
     /// Whether this is iWARP. RDMA Reads go into registered memory only there, and the limits on
     /// the elements of their lists say nothing.
     pub(crate) fn is_iwarp(&self) -> bool {
@@ -354,11 +356,8 @@ impl<S> CmId<S> {
 impl Drop for RawCmId {
     fn drop(&mut self) {
         // SAFETY: This object owns the identifier. A queue pair owns its identifier and is
-        // destroyed before it. The call waits for a running event handler; the handlers hold no
-        // reference to a `RawCmId`, so none of them runs this.
+        // destroyed before it. The call waits for a running event handler, which may use the
+        // context; the handlers hold no reference to a `RawCmId`, so none of them runs this.
         unsafe { bindings::rdma_destroy_id(self.ptr.as_ptr()) };
-        // SAFETY: `context` came from `Arc::into_raw`, and is released only here (type invariant).
-        // `rdma_destroy_id()` has waited for the handlers.
-        unsafe { (self.release)(self.context) };
     }
 }

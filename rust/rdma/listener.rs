@@ -2,10 +2,7 @@
 
 //! Listening for connections (`rdma_listen()`), and the connect requests that arrive.
 
-use super::{
-    cm::{private_data, Bound, CmHandler, CmId, RawCmId},
-    ib_client, Device,
-};
+use super::cm::{private_data, Bound, CmHandler, CmId, RawCmId};
 use crate::bindings::{self, Net, SocketAddress};
 use core::ptr::NonNull;
 use kernel::{
@@ -122,12 +119,8 @@ impl<H: ListenHandler> Listener<H> {
 
 /// A connect request from a peer. Dropping it rejects the request; this may sleep, and must not
 /// happen in an event handler.
-///
-/// # Invariants
-///
-/// `id` has a device.
 pub(crate) struct ConnectRequest {
-    id: RawCmId,
+    pub(crate) id: CmId<Bound>,
     /// The peer's private data, if there is any, padded or truncated.
     pub(crate) private_data: [u8; PRIVATE_DATA],
     /// How many RDMA Reads from its memory the peer allows at a time.
@@ -135,27 +128,10 @@ pub(crate) struct ConnectRequest {
 }
 
 impl ConnectRequest {
-    /// The peer's address.
-    pub(crate) fn peer_address(&self) -> SocketAddress {
-        self.id.peer_address()
-    }
-
-    /// The local address.
-    pub(crate) fn local_address(&self) -> SocketAddress {
-        self.id.source_address()
-    }
-
-    /// The device, as [`CmId::device`].
-    pub(crate) fn device(&self) -> Option<Arc<Device>> {
-        // SAFETY: `id` has a device (type invariant), which does not change.
-        ib_client::find(unsafe { (*self.id.as_raw()).device })
-    }
-
     /// Turns the request into the identifier of the connection, whose events go to `handler`. May
     /// sleep.
     pub(crate) fn into_id<H: CmHandler>(self, handler: Arc<H>) -> CmId<Bound> {
-        // SAFETY: `id` has a device (type invariant).
-        unsafe { CmId::take_over(self.id, handler) }
+        self.id.with_handler(handler)
     }
 }
 
@@ -181,7 +157,7 @@ unsafe extern "C" fn listen_handler<H: ListenHandler>(
             };
             // SAFETY: The identifier is new; its context is that of the listener, and it belongs to
             // us unless we return an error.
-            let id = unsafe { RawCmId::adopt(id, shared.into()) };
+            let id = unsafe { CmId::adopt(id, Arc::<Shared<H>>::from(shared)) };
             // Its later events are not the listener's.
             // SAFETY: The identifier is valid, and this is its event handler. The other one expects
             // the same context.
@@ -222,7 +198,7 @@ unsafe extern "C" fn request_handler<H: ListenHandler>(
     event: *mut bindings::rdma_cm_event,
 ) -> c_int {
     // SAFETY: Identifier and event are valid during the call; the context is that of a `RawCmId`,
-    // which stays valid until the identifier is left, or given another handler.
+    // which stays valid until the identifier is disowned, or given another handler.
     let (event, shared) = unsafe {
         let shared = ArcBorrow::from_raw((*id).context.cast::<Shared<H>>().cast_const());
         ((*event).event, shared)
@@ -254,10 +230,12 @@ impl<H: ListenHandler> Shared<H> {
     }
 
     /// Queues a connect request until it is accepted.
-    fn enqueue(&self, id: RawCmId, conn: &bindings::rdma_conn_param) -> Result<(), RawCmId> {
+    fn enqueue(
+        &self,
+        id: CmId<Bound>,
+        conn: &bindings::rdma_conn_param,
+    ) -> Result<(), CmId<Bound>> {
         let mut request = ConnectRequest {
-            // INVARIANT: The identifier of a connect request is bound to the device on which the
-            // request arrived.
             id,
             private_data: [0; PRIVATE_DATA],
             read_depth: conn.initiator_depth,

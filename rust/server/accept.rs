@@ -67,7 +67,7 @@ impl SvcxprtRdma {
         let thresholds = negotiate(own, theirs);
         let incoming = Incoming::new(credits, thresholds)?;
         let this = pin_init!(Self {
-            peer: request.peer_address(),
+            peer: request.id.peer_address(),
             own_data: own,
             peer_data: theirs,
             thresholds,
@@ -137,9 +137,9 @@ impl Connection {
         accepting: Accepting<'a, Self>,
         listener: &SharedListener,
     ) -> Result<Published<'a>> {
-        let (local, peer) = (request.local_address(), request.peer_address());
+        let (local, peer) = (request.id.source_address(), request.id.peer_address());
         let new = accepting.transport(&local, &peer)?;
-        let device = request.device().ok_or(ENODEV)?;
+        let device = request.id.device().ok_or(ENODEV)?;
         let attributes = device.attributes();
         let credits = sysctl::max_requests().min(attributes.max_qp_wr / 4).max(1);
         let (svc, listener) = (new.owned(), listener.clone());

@@ -168,7 +168,7 @@ impl SvcListener for SvcRdmaListener {
         if is_followed {
             self.xprt.wake_for_connection();
         }
-        let peer = request.peer_address();
+        let peer = request.id.peer_address();
         Connection::accept(request, accepting, &self.shared)
             .inspect_err(|&error| self.shared.accept_failed(&peer, error))
             .ok()
