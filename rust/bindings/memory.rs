@@ -4,7 +4,7 @@
 //! of memory, such as an RPC, describes it; `rdma/` maps it, and knows nothing else of it.
 
 use super::page;
-use core::{num::NonZeroUsize, ptr::NonNull};
+use core::ptr::NonNull;
 use kernel::{
     page::PAGE_SIZE,
     sync::atomic::{Acquire, Atomic, Relaxed, Release},
@@ -85,7 +85,7 @@ pub(crate) enum Location {
 #[derive(Clone, Copy)]
 pub(crate) struct RegionSize {
     /// Bytes in whole pages.
-    pub(crate) bytes: NonZeroUsize,
+    pub(crate) bytes: usize,
     /// Whether each page is mapped as a bounce buffer, which begins anywhere in a page if it is
     /// smaller than one. So there is no other page in the region of one that is not used whole.
     pub(crate) is_bounced: bool,
@@ -179,7 +179,7 @@ impl<'a> Exposable<'a> {
 
     /// Splits off what does not fit the first region of this size; returns `None` if all does.
     pub(crate) fn split_off(&mut self, size: RegionSize) -> Option<Self> {
-        let bytes = size.bytes.get();
+        let bytes = size.bytes;
         let offset = self.offset();
         let first = match self.location {
             Location::Pages(..) if size.is_bounced => match self.length / PAGE_SIZE {

@@ -28,7 +28,7 @@ pub(super) fn rdma_error(
     cx: &mut CqContext<'_, Ep>,
     error: &ErrorMessage,
     rep: RecvBox<Ep>,
-    proof: Option<RemoteInvalidation<'_>>,
+    proof: Option<RemoteInvalidation<'_, Ep>>,
 ) {
     let ep = cx.user();
     let (transport, stats) = (&ep.transport, &ep.transport.stats);
@@ -97,7 +97,7 @@ fn fail(
     cx: &mut CqContext<'_, Ep>,
     rqst: PinnedRqst,
     rep: RecvBox<Ep>,
-    proof: Option<RemoteInvalidation<'_>>,
+    proof: Option<RemoteInvalidation<'_, Ep>>,
 ) {
     let qp = cx.qp();
     let Some(result) = claim(qp, &rqst, proof, |_| Outcome::Failed) else {
@@ -114,7 +114,7 @@ pub(super) fn bad_header(
     cx: &mut CqContext<'_, Ep>,
     refused: &Refused<ReplyError>,
     rep: RecvBox<Ep>,
-    proof: Option<RemoteInvalidation<'_>>,
+    proof: Option<RemoteInvalidation<'_, Ep>>,
 ) {
     let qp = cx.qp();
     let transport = &qp.user().transport;

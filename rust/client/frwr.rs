@@ -55,7 +55,7 @@ impl Segments for Payload<'_> {
 
     fn all(&self) -> u64 {
         let parts = self.message.parts();
-        if self.pool.holds(&parts) {
+        if self.pool.fits_one_mr(&parts) {
             return 1;
         }
         let counts = parts.map(|part| u64::from(self.count(part)));
@@ -117,7 +117,7 @@ impl<'a> CallMrs<'a> {
         direction: DataDirection,
     ) -> Result<(), SendError> {
         let parts = message.parts();
-        if self.pool.holds(&parts) {
+        if self.pool.fits_one_mr(&parts) {
             return self.map_pieces(parts.iter().flatten(), direction);
         }
         parts
@@ -210,7 +210,7 @@ pub(super) fn count(qp: &QueuePair<Ep>) -> (u32, u32) {
 pub(super) fn reminv(
     qp: &QueuePair<Ep>,
     index: usize,
-    proof: Option<RemoteInvalidation<'_>>,
+    proof: Option<RemoteInvalidation<'_, Ep>>,
     compare: impl FnOnce(&Plan, &MrList<Registered>),
 ) -> Option<bool> {
     let ep = qp.user();

@@ -8,7 +8,6 @@ use crate::{
     sunrpc::client::{ForwardRqst, Rqst},
     trace,
 };
-use core::num::NonZeroUsize;
 use kernel::{
     impl_has_work, new_spinlock, new_work,
     page::PAGE_SIZE,
@@ -68,7 +67,6 @@ impl MrPool {
     ) -> Result<Arc<Self>> {
         // CAST: A u32 always fits the kernel's usize.
         let bytes = (limits.mr_pages as usize).saturating_mul(PAGE_SIZE);
-        let bytes = NonZeroUsize::new(bytes).ok_or(EINVAL)?;
         let mut slots = KVVec::new();
         // CAST: As above.
         for slot in 0..limits.caps.slots as usize {
@@ -163,7 +161,7 @@ impl MrPool {
 
     /// Whether one MR can map all of these parts, which takes an MR with gaps. Parts whose memory
     /// is kept allocated in different ways cannot share an MR.
-    pub(super) fn holds(&self, parts: &[Option<Exposable<'_>>]) -> bool {
+    pub(super) fn fits_one_mr(&self, parts: &[Option<Exposable<'_>>]) -> bool {
         if self.mr_type != MrType::SgGaps || parts.iter().flatten().any(Exposable::is_counted) {
             return false;
         }

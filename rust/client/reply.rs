@@ -37,10 +37,10 @@ impl QpUser for Ep {
     fn received(
         cx: &mut CqContext<'_, Self>,
         rep: RecvBox<Self>,
-        proof: Option<RemoteInvalidation<'_>>,
+        proof: Option<RemoteInvalidation<'_, Ep>>,
     ) {
         // Any message shows that the next attempt to connect need not be delayed.
-        cx.user().transport.xprt.peer_is_alive();
+        cx.user().transport.xprt.reset_reconnect_delay();
         reply_handler(cx, rep, proof);
     }
 
@@ -102,7 +102,7 @@ pub(crate) struct PendingReply {
 fn reply_handler(
     cx: &mut CqContext<'_, Ep>,
     rep: RecvBox<Ep>,
-    proof: Option<RemoteInvalidation<'_>>,
+    proof: Option<RemoteInvalidation<'_, Ep>>,
 ) {
     let qp = cx.qp();
     let ep = qp.user();
@@ -143,7 +143,7 @@ fn reply_handler(
 pub(super) fn claim(
     qp: &QueuePair<Ep>,
     rqst: &PinnedRqst,
-    proof: Option<RemoteInvalidation<'_>>,
+    proof: Option<RemoteInvalidation<'_, Ep>>,
     compare: impl FnOnce(Option<(&Plan, &MrList<Registered>)>) -> Outcome,
 ) -> Option<ReplyResult> {
     let mut result = ReplyResult {

@@ -7,7 +7,7 @@ use super::{
     Pd,
 };
 use crate::bindings;
-use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
+use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{error::from_err_ptr, prelude::*, str::CStrExt};
 
 /// The completion queue of one queue pair, for both of its work queues. The RDMA core polls it in a
@@ -172,38 +172,35 @@ unsafe extern "C" fn done<T: Complete<ID>, const ID: u64>(
 ///
 /// A successful Receive completion of the queue pair `qp` reported the rkey, so the rkey is invalid
 /// there.
-pub(crate) struct RemoteInvalidation<'a> {
+pub(crate) struct RemoteInvalidation<'a, U: QpUser> {
     rkey: u32,
-    qp: *const c_void,
-    completion: PhantomData<&'a ()>,
+    qp: &'a QueuePair<U>,
 }
 
 // CAST: A small bit mask, in a signed word.
 const WITH_INVALIDATE: i32 = bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32;
 
-impl RemoteInvalidation<'_> {
+impl<'a, U: QpUser> RemoteInvalidation<'a, U> {
     /// Reads the rkey from a Receive completion.
     ///
     /// # Safety
     ///
-    /// `wc` is a successful Receive completion of `qp`, and is being handled for all of the
-    /// lifetime. Nothing else has the address of `qp` meanwhile.
-    pub(super) unsafe fn from_completion(qp: *const c_void, wc: &bindings::ib_wc) -> Option<Self> {
+    /// `wc` is a successful Receive completion of `qp`, and is being handled for all of `'a`.
+    pub(super) unsafe fn from_completion(
+        qp: &'a QueuePair<U>,
+        wc: &bindings::ib_wc,
+    ) -> Option<Self> {
         if wc.wc_flags & WITH_INVALIDATE == 0 {
             return None;
         }
         // SAFETY: The flag says that the union holds the rkey.
         let rkey = unsafe { &wc.ex.invalidate_rkey };
         // INVARIANT: A successful Receive completion reported the rkey.
-        Some(Self {
-            rkey: **rkey,
-            qp,
-            completion: PhantomData,
-        })
+        Some(Self { rkey: **rkey, qp })
     }
 
     /// The rkey, if it was reported by `qp`.
-    pub(super) fn into_rkey(self, qp: *const c_void) -> Option<u32> {
+    pub(super) fn into_rkey(self, qp: &QueuePair<U>) -> Option<u32> {
         core::ptr::eq(self.qp, qp).then_some(self.rkey)
     }
 }

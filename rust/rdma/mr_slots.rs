@@ -64,10 +64,10 @@ impl<U: QpUser> SlotGuard<'_, U> {
 
     /// Removes the MR that the peer has invalidated, if it is one of these and no invalidation of
     /// them all is in progress.
-    pub(crate) fn take_invalidated(&mut self, proof: RemoteInvalidation<'_>) -> MrList<Idle> {
+    pub(crate) fn take_invalidated(&mut self, proof: RemoteInvalidation<'_, U>) -> MrList<Idle> {
         // A LOCAL_INV chain is posted: an emptied slot could be reused, and its completion would
         // take the new MRs.
-        match proof.into_rkey(self.qp.address()) {
+        match proof.into_rkey(self.qp) {
             // SAFETY: `qp`, with which these MRs were registered (type invariant), has reported
             // their rkey as invalid.
             Some(rkey) if !self.state.is_invalidating => unsafe {

@@ -14,7 +14,7 @@ use super::{
     send::SendQueue,
 };
 use crate::bindings::PageVec;
-use core::{cell::UnsafeCell, ffi::c_void, mem::ManuallyDrop, num::NonZeroU32};
+use core::{cell::UnsafeCell, mem::ManuallyDrop, num::NonZeroU32};
 use kernel::{
     dma::DataDirection,
     prelude::*,
@@ -52,7 +52,7 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
     fn received(
         cx: &mut CqContext<'_, Self>,
         ctxt: RecvBox<Self>,
-        proof: Option<RemoteInvalidation<'_>>,
+        proof: Option<RemoteInvalidation<'_, Self>>,
     );
 
     /// A signalled chain has completed, and there is room for others. `pages` are those that RDMA
@@ -246,11 +246,6 @@ impl<U: QpUser> QueuePair<U> {
             _ => self.write_mrs,
         };
         u32::try_from(rw.len()).map_or(most, |ranges| ranges.min(most))
-    }
-
-    /// What identifies the queue pair to [`RemoteInvalidation`].
-    pub(super) fn address(&self) -> *const c_void {
-        core::ptr::from_ref(self).cast()
     }
 
     /// Queues the watchdog to run in 10 s.

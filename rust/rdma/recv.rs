@@ -324,7 +324,7 @@ unsafe impl<U: QpUser> Complete for RecvCtxt<U> {
         ctxt.buffer.sync_for_cpu(ctxt.length);
         // SAFETY: This is a successful Receive completion of this queue pair, and is being handled
         // until the end of this call.
-        let inv = unsafe { RemoteInvalidation::from_completion(qp.address(), wc) };
+        let inv = unsafe { RemoteInvalidation::from_completion(qp, wc) };
         U::received(cx, ctxt, inv);
     }
 }

@@ -59,7 +59,7 @@ pub(super) fn describe<'a>(
 mod tests {
     use super::*;
     use crate::bindings::{Exposure, RegionSize};
-    use core::{num::NonZeroUsize, ptr::NonNull};
+    use core::ptr::NonNull;
     use kernel::prelude::*;
 
     /// Memory in the pages of an array, of which only the addresses are used.
@@ -107,7 +107,7 @@ mod tests {
         assert!(count(&mut sg[..1], [memory]).is_none());
 
         let mut size = RegionSize {
-            bytes: NonZeroUsize::new(PAGE_SIZE).unwrap(),
+            bytes: PAGE_SIZE,
             is_bounced: false,
         };
         let rest = memory.split_off(size).unwrap();
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(count(&mut sg, [rest]), Some(1));
         assert_eq!(element(&sg[0]), (192 | end, 0, 8));
 
-        size.bytes = NonZeroUsize::new(8 * PAGE_SIZE).unwrap();
+        size.bytes = 8 * PAGE_SIZE;
         assert_eq!(paged(&pages, 8, &owner).region_count(size), 1);
         size.is_bounced = true;
         assert_eq!(paged(&pages, 8, &owner).region_count(size), 2);

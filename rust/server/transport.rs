@@ -82,7 +82,7 @@ pub(crate) struct SvcxprtRdma {
     /// Pages of Replies whose Sends have not completed, and one for each Call with a thread, or
     /// deferred, that offers memory for its Reply. debugfs shows it as `reply_pages`.
     pub(super) reply_load: Atomic<u32>,
-    /// The first cause for which the connection ends; none of them if sunrpc ends it.
+    /// The first cause that was reported; unset if sunrpc closes the connection.
     pub(super) cause: SetOnce<Cause>,
     /// Whether the device has flushed a work request.
     pub(super) is_flushed: Atomic<bool>,
@@ -171,7 +171,7 @@ impl QpUser for SvcxprtRdma {
     fn received(
         cx: &mut CqContext<'_, Self>,
         ctxt: RecvBox,
-        _proof: Option<RemoteInvalidation<'_>>,
+        _proof: Option<RemoteInvalidation<'_, Self>>,
     ) {
         recvfrom::received(cx, ctxt);
     }

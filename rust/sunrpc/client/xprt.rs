@@ -210,9 +210,8 @@ impl Xprt {
         (count, now.wrapping_sub(oldest) / 1_000_000)
     }
 
-    /// Records a sign of life from the peer, after which the next attempt to connect need not be
-    /// delayed.
-    pub(crate) fn peer_is_alive(&self) {
+    /// The peer has sent a message: the next attempt to connect is not delayed.
+    pub(crate) fn reset_reconnect_delay(&self) {
         // SAFETY: The transport is valid. The thread that connects may change this word, each
         // of them by one access: if this one is lost, the next message repeats it.
         unsafe { (&raw mut (*self.as_raw()).reestablish_timeout).write_volatile(0) };
