@@ -135,12 +135,8 @@ impl<U: QpUser> QpOwner<U> {
         let number = unsafe { hw.qp.as_ref().qp_num };
         // SAFETY: This is a live CQ, and its number does not change.
         let cq_number = unsafe { (*hw.cq.as_raw()).res.id };
-        let registers_writes = rdma_ctxs != 0 && {
-            // SAFETY: This is the queue pair of the identifier.
-            let found = unsafe { registers_writes(hw.qp, &hw.id) };
-            // A connection that reserves MRs works in any case.
-            found.unwrap_or(true)
-        };
+        // A connection that reserves MRs works in any case.
+        let registers_writes = rdma_ctxs != 0 && registers_writes(&hw).unwrap_or(true);
         let write_mrs = if registers_writes { rdma_ctxs } else { 0 };
         let read_mrs = if hw.id.is_iwarp() {
             rdma_ctxs
@@ -296,7 +292,8 @@ impl<U: QpUser> Drop for QpOwner<U> {
         let mut contexts = sq.idle.take();
         drop(sq);
         // A device that has refused to stop may use pages even when the queue pair is destroyed:
-        // they stay mapped, and are leaked. Of the MRs for that the RDMA core then warns.
+        // they stay mapped, and are leaked. The RDMA core then warns about the MRs of its pool that
+        // are in use.
         let is_lost = hw.pd.is_unstoppable();
         while let Some(mut ctxt) = used.pop_front() {
             qp.user.pages_put(&ctxt.data, ctxt.pages.len());

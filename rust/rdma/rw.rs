@@ -10,7 +10,7 @@ use super::{
     owner::Hw,
 };
 use crate::bindings::{self, PageRange, PageVec};
-use core::{mem::MaybeUninit, ptr::NonNull};
+use core::mem::MaybeUninit;
 use kernel::{dma::DataDirection, error::to_result, page::Page, prelude::*, sync::SetOnce};
 
 /// The number of elements for which an idle context keeps memory.
@@ -219,20 +219,13 @@ pub(super) fn transfer_requests(id: &CmId<Bound>, transfers: u32) -> u32 {
     unsafe { bindings::rdma_rw_max_send_wr(device, id.port(), transfers, 0) }
 }
 
-/// Whether memory is registered for RDMA Writes on `qp`, which has regions for them: maps one byte
-/// to see. May sleep.
-///
-/// # Safety
-///
-/// `qp` is the valid queue pair of `id`.
+/// Whether memory is registered for RDMA Writes on a queue pair, which has regions for them: maps
+/// one byte to see. May sleep.
 ///
 /// # Errors
 ///
 /// `ENOMEM`, or `EAGAIN` if there is no region.
-pub(super) unsafe fn registers_writes(
-    qp: NonNull<bindings::ib_qp>,
-    id: &CmId<Bound>,
-) -> Result<bool> {
+pub(super) fn registers_writes(hw: &Hw) -> Result<bool> {
     if let Some(is_forced) = IS_FORCED.copy() {
         return Ok(is_forced);
     }
@@ -246,7 +239,7 @@ pub(super) unsafe fn registers_writes(
         bi_size: vec.bv_len,
         ..pin_init::zeroed()
     };
-    let (qp, port, vec) = (qp.as_ptr(), id.port(), &raw const vec);
+    let (qp, port, vec) = (hw.qp.as_ptr(), hw.id.port(), &raw const vec);
     let direction = DataDirection::ToDevice.into();
     let mut ctx = MaybeUninit::uninit();
     let ctx = ctx.as_mut_ptr();
