@@ -30,7 +30,7 @@ module! {
 /// What exists while the module is loaded. Fields are dropped in order.
 struct RpcRdma {
     _settings: sysctl::Settings,
-    _server: sunrpc::server::SvcRegistration,
+    _server: sunrpc::server::SvcRegistration<server::SvcRdmaListener>,
     _backward: sunrpc::ClassRegistration,
     _client: sunrpc::client::ClientRegistration<client::RpcrdmaXprt>,
     _devices: rdma::IbClient,

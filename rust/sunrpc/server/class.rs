@@ -56,7 +56,10 @@ impl<L: SvcListener> SvcClass<L> {
     /// # Errors
     ///
     /// `EBUSY` the second time, `EEXIST` if another module has registered a class of this name.
-    pub(crate) fn register(&'static self, module: &'static ThisModule) -> Result<SvcRegistration> {
+    pub(crate) fn register(
+        &'static self,
+        module: &'static ThisModule,
+    ) -> Result<SvcRegistration<L>> {
         if self.was_registered.xchg(true, Relaxed) {
             return Err(EBUSY);
         }
@@ -71,7 +74,7 @@ impl<L: SvcListener> SvcClass<L> {
             })?;
         }
         // INVARIANT: It was just registered.
-        Ok(SvcRegistration(raw))
+        Ok(SvcRegistration(self))
     }
 }
 
@@ -80,17 +83,12 @@ impl<L: SvcListener> SvcClass<L> {
 ///
 /// # Invariants
 ///
-/// The class is a static, and is registered.
-pub(crate) struct SvcRegistration(*mut bindings::svc_xprt_class);
+/// The class is registered.
+pub(crate) struct SvcRegistration<L: SvcListener>(&'static SvcClass<L>);
 
-// SAFETY: sunrpc unregisters a class in any thread.
-unsafe impl Send for SvcRegistration {}
-// SAFETY: A reference to it is of no use.
-unsafe impl Sync for SvcRegistration {}
-
-impl Drop for SvcRegistration {
+impl<L: SvcListener> Drop for SvcRegistration<L> {
     fn drop(&mut self) {
         // SAFETY: The class is a static, and is registered (type invariant).
-        unsafe { bindings::svc_unreg_xprt_class(self.0) };
+        unsafe { bindings::svc_unreg_xprt_class(self.0.as_raw()) };
     }
 }
