@@ -2,7 +2,7 @@
 
 //! RPC messages as sunrpc keeps them: head, pages, tail (`struct xdr_buf`).
 
-use crate::bindings::{self, Location};
+use crate::bindings;
 use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{error::to_result, prelude::*};
 
@@ -49,12 +49,8 @@ impl<'a> XdrBuf<'a> {
         }
     }
 
-    /// The C pointer.
-    pub(super) fn as_raw(&self) -> *const bindings::xdr_buf {
-        self.ptr.as_ptr()
-    }
-
-    fn raw(&self) -> &bindings::xdr_buf {
+    /// The C object.
+    pub(super) fn raw(&self) -> &bindings::xdr_buf {
         // SAFETY: `ptr` is a valid `xdr_buf` for all of `'a` (type invariant).
         unsafe { self.ptr.as_ref() }
     }
@@ -80,35 +76,6 @@ impl<'a> XdrBuf<'a> {
         self.head_len()
             .saturating_add(self.page_len())
             .saturating_add(self.tail_len())
-    }
-
-    /// Location of the head, and its length in bytes.
-    pub(super) fn head(&self) -> Option<(Location, usize)> {
-        Self::linear(&self.raw().head[0])
-    }
-
-    /// Location of the page data, and its length in bytes, if there is any.
-    pub(super) fn pages(&self) -> Option<(Location, usize)> {
-        let raw = self.raw();
-        if raw.page_len == 0 {
-            return None;
-        }
-        // CAST: An unsigned int always fits the kernel's usize.
-        let base = raw.page_base as usize;
-        Some((
-            Location::Pages(NonNull::new(raw.pages)?, base),
-            self.page_len(),
-        ))
-    }
-
-    /// Location of the tail, and its length in bytes.
-    pub(super) fn tail(&self) -> Option<(Location, usize)> {
-        Self::linear(&self.raw().tail[0])
-    }
-
-    fn linear(vec: &bindings::kvec) -> Option<(Location, usize)> {
-        let start = NonNull::new(vec.iov_base.cast())?;
-        Some((Location::Linear(start), vec.iov_len))
     }
 
     /// Whether the pages receive the data of a file read.

@@ -17,11 +17,15 @@ use kernel::{page::PAGE_SIZE, prelude::*};
 ///
 /// `rqst` is a valid forward request between `buf_alloc` and `buf_free` for all of `'a`, and `buf`
 /// is its `rq_snd_buf` or `rq_rcv_buf`. The memory of the message stays until the request's
-/// exposure is over, except as described for [`Self::is_counted`].
+/// exposure is over, but pages and tail only as long as their pages are referenced if the message
+/// `is_counted`.
 #[derive(Clone, Copy)]
 pub(crate) struct RqstBuf<'a> {
     buf: XdrBuf<'a>,
     rqst: NonNull<bindings::rpc_rqst>,
+    /// With RPCSEC_GSS privacy the Call is in pages of its own, which sunrpc releases when it
+    /// encodes the Call again.
+    is_counted: bool,
 }
 
 impl<'a> RqstBuf<'a> {
@@ -33,12 +37,18 @@ impl<'a> RqstBuf<'a> {
     /// buffer for a Reply can lack pages.
     pub(super) unsafe fn call(rqst: NonNull<bindings::rpc_rqst>) -> Self {
         // SAFETY: The request is valid, and the message belongs to the caller.
-        let buf = unsafe {
-            XdrBuf::from_raw(NonNull::new_unchecked(&raw mut (*rqst.as_ptr()).rq_snd_buf))
+        let (buf, is_counted) = unsafe {
+            let raw = rqst.as_ptr();
+            let buf = XdrBuf::from_raw(NonNull::new_unchecked(&raw mut (*raw).rq_snd_buf));
+            (buf, (*raw).rq_release_snd_buf.is_some())
         };
         // INVARIANT: `rqst` is a forward request between `buf_alloc` and `buf_free` for all of
         // `'a`, and its Call lacks no page (this function's contract).
-        Self { buf, rqst }
+        Self {
+            buf,
+            rqst,
+            is_counted,
+        }
     }
 
     /// The buffer for the Reply to a request. The upper layer may leave it to the transport to
@@ -81,34 +91,29 @@ impl<'a> RqstBuf<'a> {
         let buf = unsafe { XdrBuf::from_raw(NonNull::new_unchecked(buf)) };
         // INVARIANT: `rqst` is a forward request between `buf_alloc` and `buf_free` for all of `'a`
         // (this function's contract), and no page is missing, as just ensured.
-        Ok(Self { buf, rqst })
-    }
-
-    /// Whether pages and tail only stay allocated as long as their pages are referenced. With
-    /// RPCSEC_GSS privacy the Call is in pages of its own, which sunrpc releases when it encodes
-    /// the Call again.
-    fn is_counted(&self) -> bool {
-        let rqst = self.rqst.as_ptr();
-        // SAFETY: By the type's invariant the request is valid.
-        unsafe {
-            (*rqst).rq_release_snd_buf.is_some()
-                && core::ptr::eq(self.buf.as_raw(), &raw const (*rqst).rq_snd_buf)
-        }
+        Ok(Self {
+            buf,
+            rqst,
+            is_counted: false,
+        })
     }
 
     /// The head.
     pub(crate) fn head(&self) -> Option<Exposable<'a>> {
-        self.part(self.buf.head()?, false)
+        self.linear(&self.buf.raw().head[0], false)
     }
 
     /// The page data, if there is any.
     pub(crate) fn pages(&self) -> Option<Exposable<'a>> {
-        self.part(self.buf.pages()?, self.is_counted())
+        let raw = self.buf.raw();
+        // CAST: An unsigned int always fits the kernel's usize.
+        let location = Location::Pages(NonNull::new(raw.pages)?, raw.page_base as usize);
+        self.part(location, self.page_len(), self.is_counted)
     }
 
     /// The tail, if there is one.
     pub(crate) fn tail(&self) -> Option<Exposable<'a>> {
-        self.part(self.buf.tail()?, self.is_counted())
+        self.linear(&self.buf.raw().tail[0], self.is_counted)
     }
 
     /// All parts in order.
@@ -116,9 +121,14 @@ impl<'a> RqstBuf<'a> {
         [self.head(), self.pages(), self.tail()]
     }
 
-    fn part(&self, (location, length): (Location, usize), counted: bool) -> Option<Exposable<'a>> {
+    fn linear(&self, vec: &bindings::kvec, is_counted: bool) -> Option<Exposable<'a>> {
+        let location = Location::Linear(NonNull::new(vec.iov_base.cast())?);
+        self.part(location, vec.iov_len, is_counted)
+    }
+
+    fn part(&self, location: Location, length: usize, is_counted: bool) -> Option<Exposable<'a>> {
         // SAFETY: By the invariants of both types the memory has that length, and stays allocated.
-        unsafe { Exposable::new(location, length, self.exposure(), counted) }
+        unsafe { Exposable::new(location, length, self.exposure(), is_counted) }
     }
 
     /// The counter of the regions over the message's memory.
