@@ -180,7 +180,7 @@ impl SvcxprtRdma {
         }
         let is_first = incoming.head().is_none();
         incoming.ready.push_back(ctxt);
-        // If not, `wake` was called for the first one, or will be when a limit changes.
+        // Otherwise XPT_DATA is set, or will be when a limit changes.
         if is_first {
             self.wake(&incoming);
         }

@@ -113,7 +113,7 @@ impl RpcXprt {
     /// # Safety
     ///
     /// The transport lock is held, and one of the credits in use belongs to no request.
-    pub(super) unsafe fn release_credit(&self) {
+    unsafe fn release_credit(&self) {
         // sunrpc returns a credit on behalf of a request and its task. These stand in for those
         // that are gone.
         let mut rqst = bindings::rpc_rqst::default();
@@ -175,11 +175,10 @@ impl Orphans {
         }
     }
 
-    /// Whether any credits are orphaned at `now`; if so, how long the peer may go on owing their
-    /// Replies, in jiffies. The peer has no more than `reply_timeout`, from the last Call that was
-    /// given up or the last Reply to one, if all credits of the window `cwnd` are orphaned: then
-    /// nobody else can send. As long as there are others, the connection is of use, and the time is
-    /// always `reply_timeout`; but the peer may grant fewer credits meanwhile.
+    /// Jiffies from `now` until the connection has to end; `None` without orphaned credits. If they
+    /// are all credits of the window `cwnd`, so that nobody else can send, it ends `reply_timeout`
+    /// after the last Call that was given up or the last Reply to one. Otherwise the time is always
+    /// `reply_timeout`; but the peer may grant fewer credits meanwhile.
     pub(super) fn time_left(&self, now: usize, reply_timeout: usize, cwnd: usize) -> Option<usize> {
         let mut silence = now.wrapping_sub(self.changed);
         if window(self.credits) < cwnd {

@@ -50,8 +50,8 @@ impl Drop for OwnedQueue {
     }
 }
 
-/// While this object exists, the allocations of the running thread do not wait for what may wait
-/// for that thread.
+/// A scope of `memalloc_flags_save()` of the running thread, until it is dropped: allocations do
+/// not wait for what may wait for that thread.
 pub(crate) struct ReclaimScope {
     flags: u32,
     /// The scope is tied to the thread.

@@ -43,6 +43,17 @@ unsafe impl Send for RpcXprt {}
 unsafe impl Sync for RpcXprt {}
 
 impl RpcXprt {
+    /// Borrows a transport from C.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is the `xprt` of a valid [`Base`], which stays so for all of `'a`.
+    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_xprt) -> &'a Self {
+        // SAFETY: `ptr` is valid for all of `'a` (this function's contract), and `RpcXprt` is
+        // transparent over `rpc_xprt`.
+        unsafe { &*ptr.cast() }
+    }
+
     /// The C pointer.
     pub(super) fn as_raw(&self) -> *mut bindings::rpc_xprt {
         self.0.get()

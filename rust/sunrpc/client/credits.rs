@@ -56,21 +56,12 @@ impl Xprt {
         unsafe { bindings::xprt_disconnect_done(raw) };
     }
 
-    /// Sets the number of requests that may be outstanding. If there are more, a task that waits
-    /// for a credit is woken.
+    /// Sets the number of requests that may be outstanding. Tasks that wait for a credit are woken
+    /// when the next one is returned: that of the Call whose Reply grants these.
     pub(crate) fn set_credits(&self, credits: u32) {
-        let raw = self.as_raw();
         let _guard = self.transport_lock();
-        // SAFETY: The transport is valid, and the lock that guards the window is held. The credit
-        // that is returned is one more than requests have.
-        unsafe {
-            let before = (*raw).cwnd;
-            (*raw).cwnd = window(credits);
-            if (*raw).cwnd > before {
-                (*raw).cong = (*raw).cong.saturating_add(window(1));
-                self.release_credit();
-            }
-        }
+        // SAFETY: The transport is valid, and the lock that guards the window is held.
+        unsafe { (*self.as_raw()).cwnd = window(credits) };
     }
 
     /// How many credits are in use.

@@ -38,9 +38,9 @@ pub(super) unsafe extern "C" fn wait_for_reply(task: *mut bindings::rpc_task) {
     }
 }
 
-/// The sleep is over without a Reply: has the peer checked, and the task go on waiting, until its
-/// time is up. sunrpc's state machine, which would send the Call again, does not see that. Task
-/// context, in a callback of the task. The connection of the Call may be gone.
+/// `timer`: the task woke up without a Reply. Has the peer checked, and puts the task to sleep
+/// again, until its time is up: sunrpc's state machine, which would send the Call again, does not
+/// see that. Task context, in a callback of the task. The connection of the Call may be gone.
 ///
 /// The connection ends
 ///
@@ -63,7 +63,7 @@ pub(super) unsafe extern "C" fn timer<T: ClientTransport>(
     // CAST: Flags of 16 bits.
     const SOFT: u16 = (bindings::RPC_TASK_SOFT | bindings::RPC_TASK_TIMEOUT) as u16;
     // CAST: Flags of 16 bits.
-    const WAITS: u16 = bindings::RPC_TASK_NO_RETRANS_TIMEOUT as u16;
+    const NO_RETRANS: u16 = bindings::RPC_TASK_NO_RETRANS_TIMEOUT as u16;
     // SAFETY: Transport and task are valid during the callback, the task has a request, and the
     // transport's setup has succeeded.
     let (xprt, transport, rqst) = unsafe {
@@ -86,7 +86,7 @@ pub(super) unsafe extern "C" fn timer<T: ClientTransport>(
         let is_late = age >= jiffies_to_ms((*raw_rqst).rq_timeout);
         if is_over && (*task).tk_flags & SOFT != 0 {
             // A soft RPC of NFSv4 would go on while there is a connection.
-            (*task).tk_flags &= !WAITS;
+            (*task).tk_flags &= !NO_RETRANS;
             if !is_late {
                 return;
             }
@@ -95,7 +95,7 @@ pub(super) unsafe extern "C" fn timer<T: ClientTransport>(
         // Reply to the earlier connection. A soft RPC that is not of NFSv4 has little time, and its
         // server may have dropped it.
         let may_be_dropped = (*raw_rqst).rq_ntrans > 1
-            || (*task).tk_flags & SOFT != 0 && (*task).tk_flags & WAITS == 0;
+            || (*task).tk_flags & SOFT != 0 && (*task).tk_flags & NO_RETRANS == 0;
         if is_late && (is_over || !is_checked || may_be_dropped) {
             return transport.timed_out();
         }

@@ -2,9 +2,9 @@
 
 //! The backward direction of a connection (RFC 8167): nfsd's Calls to its client, and the Replies.
 //!
-//! sunrpc sends these Calls through a transport of their own, a [`BcXprt`]; a connection has at
-//! most one. The completion handlers of the connection match its Replies with the requests of that
-//! transport: all threads of nfsd may be waiting for the result of a Call.
+//! sunrpc sends these Calls through a transport of their own; a connection has at most one. The
+//! completion handlers of the connection match its Replies with the requests of that transport: all
+//! threads of nfsd may be waiting for the result of a Call.
 //!
 //! Lock order: the lock of [`Bc`], then sunrpc's `queue_lock`, then its `transport_lock`.
 
@@ -16,7 +16,7 @@ use crate::{
         XdrBuf,
     },
 };
-use core::{ops::Deref, ptr::NonNull};
+use core::ptr::NonNull;
 use kernel::{new_spinlock, prelude::*, sync::SpinLock, time::msecs_to_jiffies};
 
 /// How long a client may leave all Calls that it grants unanswered, after nfsd has given up the
@@ -24,61 +24,32 @@ use kernel::{new_spinlock, prelude::*, sync::SpinLock, time::msecs_to_jiffies};
 /// a tenth of the lease, 9 s, and then sends it again.
 const REPLY_TIMEOUT_MS: u32 = 5_000;
 
-/// A transport for backward Calls.
-///
-/// # Invariants
-///
-/// A reference to a `BcXprt` points to a valid [`RpcXprt`] for backward Calls.
-#[repr(transparent)]
-pub(super) struct BcXprt(RpcXprt);
-
-impl Deref for BcXprt {
-    type Target = RpcXprt;
-
-    fn deref(&self) -> &RpcXprt {
-        &self.0
+/// Ends all Calls of a transport, and allows no others. Process context; does not sleep.
+pub(super) fn disconnect(xprt: &RpcXprt) {
+    if xprt.is_connected() {
+        // SAFETY: The transport is valid (type invariant).
+        unsafe { bindings::xprt_disconnect_done(xprt.as_raw()) };
     }
 }
 
-impl BcXprt {
-    /// Borrows a transport from C.
-    ///
-    /// # Safety
-    ///
-    /// `ptr` is a transport for backward Calls, and stays valid for all of `'a`.
-    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_xprt) -> &'a Self {
-        // SAFETY: `ptr` is a transport for backward Calls, and stays valid for all of `'a` (this
-        // function's contract). `BcXprt` is transparent over `RpcXprt`, and that over `rpc_xprt`.
-        unsafe { &*ptr.cast() }
-    }
+/// Whether all credits of a transport belong to Calls that were given up, and have done so for a
+/// while. Process context; does not sleep.
+pub(super) fn is_overdue(xprt: &RpcXprt) -> bool {
+    xprt.time_left(msecs_to_jiffies(REPLY_TIMEOUT_MS)) == Some(0)
+}
 
-    /// Ends all Calls, and allows no others. Process context; does not sleep.
-    pub(super) fn disconnect(&self) {
-        if self.is_connected() {
-            // SAFETY: The transport is valid (type invariant).
-            unsafe { bindings::xprt_disconnect_done(self.as_raw()) };
-        }
-    }
-
-    /// Whether all credits belong to Calls that were given up, and have done so for a while.
-    /// Process context; does not sleep.
-    pub(super) fn is_overdue(&self) -> bool {
-        self.time_left(msecs_to_jiffies(REPLY_TIMEOUT_MS)) == Some(0)
-    }
-
-    /// `release_request`. Called under the transport lock.
-    ///
-    /// # Safety
-    ///
-    /// - `task` has a request, of a `BcXprt`, whose transport lock is held. The request is neither
-    ///   sent nor completed during the call, or later.
-    pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
-        // SAFETY: `task` has a request of a `BcXprt`, whose lock is held (this function's
-        // contract).
-        unsafe {
-            let rqst = (*task).tk_rqstp;
-            Self::from_raw((*rqst).rq_xprt).orphan_credit(rqst);
-        }
+/// `release_request`. Called under the transport lock.
+///
+/// # Safety
+///
+/// - `task` has a request, of a transport for backward Calls, whose transport lock is held. The
+///   request is neither sent nor completed during the call, or later.
+pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
+    // SAFETY: `task` has a request of a valid transport, whose lock is held (this function's
+    // contract).
+    unsafe {
+        let rqst = (*task).tk_rqstp;
+        RpcXprt::from_raw((*rqst).rq_xprt).orphan_credit(rqst);
     }
 }
 
@@ -115,7 +86,7 @@ pub(crate) struct Bc {
 ///
 /// `xprt` is null or valid: it is removed before it is freed.
 struct State {
-    xprt: *const BcXprt,
+    xprt: *const RpcXprt,
     /// Whether the connection has been closed. Then `xprt` is disconnected.
     is_closed: bool,
 }
@@ -124,7 +95,7 @@ struct State {
 unsafe impl Send for State {}
 
 impl State {
-    fn xprt(&self) -> Option<&BcXprt> {
+    fn xprt(&self) -> Option<&RpcXprt> {
         // SAFETY: Valid, or null (type invariant), as long as the lock is held, and thus `self`
         // borrowed.
         unsafe { self.xprt.as_ref() }
@@ -172,7 +143,7 @@ impl Bc {
 
     /// Calls `with` for the request that waits for the Reply with this XID, under `queue_lock`:
     /// completing the request requires it, and the request stays during the call.
-    fn with_waiting(&self, xid: u32, with: impl FnOnce(&BcXprt, *mut bindings::rpc_rqst)) {
+    fn with_waiting(&self, xid: u32, with: impl FnOnce(&RpcXprt, *mut bindings::rpc_rqst)) {
         let state = self.state.lock();
         let Some(xprt) = state.xprt() else {
             return;
@@ -195,7 +166,7 @@ impl Bc {
         let mut state = self.state.lock();
         state.is_closed = true;
         if let Some(xprt) = state.xprt() {
-            xprt.disconnect();
+            disconnect(xprt);
         }
     }
 
@@ -209,7 +180,7 @@ impl Bc {
     ///
     /// `EPIPE` if the connection has been closed; `EAGAIN` if there is a transport, which sunrpc
     /// finds from now on.
-    pub(super) unsafe fn add(&self, xprt: &BcXprt) -> Result {
+    pub(super) unsafe fn add(&self, xprt: &RpcXprt) -> Result {
         let mut state = self.state.lock();
         if state.is_closed {
             return Err(EPIPE);
@@ -242,9 +213,9 @@ mod tests {
         Unregistered::new::<Base>()
     }
 
-    fn xprt(transport: &Unregistered) -> &BcXprt {
+    fn xprt(transport: &Unregistered) -> &RpcXprt {
         // SAFETY: It is valid until it is dropped.
-        unsafe { BcXprt::from_raw(transport.0) }
+        unsafe { RpcXprt::from_raw(transport.0) }
     }
 
     #[test]
@@ -278,14 +249,14 @@ mod tests {
             let now = jiffies();
             assert!(orphans.orphan_credit(now.wrapping_sub(msecs_to_jiffies(ago))));
         };
-        assert!(!xprt.is_overdue());
+        assert!(!is_overdue(xprt));
         orphan(first, 3 * REPLY_TIMEOUT_MS);
         // There is another credit.
-        assert!(!xprt.is_overdue());
+        assert!(!is_overdue(xprt));
         orphan(second, REPLY_TIMEOUT_MS / 2);
-        assert!(!xprt.is_overdue());
+        assert!(!is_overdue(xprt));
         xprt.late_reply();
         orphan(third, 2 * REPLY_TIMEOUT_MS);
-        assert!(xprt.is_overdue());
+        assert!(is_overdue(xprt));
     }
 }

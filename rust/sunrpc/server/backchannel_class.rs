@@ -10,7 +10,7 @@
 //! reference of its own: [`BcXprtOps::with_connection`].
 
 use super::{
-    backchannel::BcXprt,
+    backchannel::{disconnect, is_overdue, release_request},
     transport::{SvcConnection, SvcListener},
     xprt::{SvcMemory, SvcXprt},
 };
@@ -139,7 +139,7 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
         let raw = allocation.cast::<bindings::rpc_xprt>();
         (*raw).prot = IDENT_BACKWARD;
         (*raw).bc_xprt = args.bc_xprt;
-        let xprt = BcXprt::from_raw(raw);
+        let xprt = RpcXprt::from_raw(raw);
         xprt.set(bindings::XPRT_BOUND);
         xprt.set(bindings::XPRT_CONNECTED);
         svc.bc().add(xprt).inspect_err(|_| rpc_xprt::free(raw))?;
@@ -159,7 +159,7 @@ impl<T: BcConnection> BcXprtOps<T> {
         release_xprt: Some(bindings::xprt_release_xprt_cong),
         alloc_slot: Some(bindings::xprt_alloc_slot),
         free_slot: Some(bindings::xprt_free_slot),
-        release_request: Some(BcXprt::release_request),
+        release_request: Some(release_request),
         wait_for_reply_request: Some(bindings::xprt_wait_for_reply_request_def),
         buf_alloc: Some(Self::buf_alloc),
         buf_free: Some(Self::buf_free),
@@ -188,7 +188,7 @@ impl<T: BcConnection> BcXprtOps<T> {
         // type of that, and as nfsd knows of it, it was published.
         unsafe {
             let svc = SvcXprt::from_raw((*raw).bc_xprt);
-            let is_connected = BcXprt::from_raw(raw).is_connected();
+            let is_connected = RpcXprt::from_raw(raw).is_connected();
             if !is_connected || !bindings::rpcrdma_svc_xprt_get_unless_zero(svc.as_raw()) {
                 return None;
             }
@@ -249,7 +249,7 @@ impl<T: BcConnection> BcXprtOps<T> {
         // SAFETY: The request is valid during the callback, and so is the transport.
         unsafe {
             let raw = (*raw).rq_xprt;
-            if BcXprt::from_raw(raw).is_overdue() {
+            if is_overdue(RpcXprt::from_raw(raw)) {
                 Self::with_connection(raw, |_, connection| connection.overdue());
             }
         }
@@ -266,7 +266,7 @@ impl<T: BcConnection> BcXprtOps<T> {
     /// - The send lock of the transport is held for this call.
     unsafe extern "C" fn send_request(raw: *mut bindings::rpc_rqst) -> c_int {
         // SAFETY: The request is pinned during the callback; its transport is valid.
-        let xprt = unsafe { BcXprt::from_raw((*raw).rq_xprt) };
+        let xprt = unsafe { RpcXprt::from_raw((*raw).rq_xprt) };
         let send = |svc: &SvcXprt, connection: &T| -> Result<(), SendError> {
             if svc.is_closing() {
                 return Err(SendError::NoMemory);
@@ -308,7 +308,7 @@ impl<T: BcConnection> BcXprtOps<T> {
     /// - `raw` is a transport with this table, and stays allocated during the call.
     unsafe extern "C" fn close(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid during the callback.
-        unsafe { BcXprt::from_raw(raw) }.disconnect();
+        disconnect(unsafe { RpcXprt::from_raw(raw) });
     }
 
     /// The last reference is gone. Runs on a system worker, may sleep.
@@ -319,7 +319,7 @@ impl<T: BcConnection> BcXprtOps<T> {
     /// - The caller is the transport's `task_cleanup`, which is not queued again.
     unsafe extern "C" fn destroy(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid, and its work is queued only here.
-        unsafe { BcXprt::from_raw(raw).queue_end(Self::finish) };
+        unsafe { RpcXprt::from_raw(raw).queue_end(Self::finish) };
     }
 
     /// Ends a transport, on the class's queue. May sleep.
