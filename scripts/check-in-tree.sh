@@ -77,7 +77,6 @@ server=$(find "$work/patches/server" -name '*.patch' ! -name '0000-*' | wc -l)
 list() { git log --reverse --format='#   %s:' --shortstat "$1" | awk 'NF' | paste -d '' - -; }
 printf '# client series:\n%s\n# server series:\n%s\n' \
 	"$(list "$(git log --format=%h --diff-filter=A -- "$folder/Kconfig")^..HEAD~$server")" "$(list "HEAD~$server..HEAD")"
-result no_leftovers "$("$here/in-tree/layout.py" leftovers "$PROJECT/rust" 2>&1)"
 for patch in "$work"/patches/*/*.patch; do
 	[[ $patch != */0000-* ]] || continue
 	result "checkpatch_$(basename "$(dirname "$patch")")_$(basename "$patch" | cut -c1-4)" \
