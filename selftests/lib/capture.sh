@@ -25,7 +25,7 @@ needed() {
 	[ "${TRANSPORT:-rxe}" = rxe ] || skip "only rxe sends RoCEv2"
 	[ -x "$DECODE" ] || skip "rpcrdma-decode is not built, see README.rst"
 	in_root sh -c 'command -v tshark && command -v editcap && command -v jq' >/dev/null ||
-		skip "tshark, editcap and jq could not be added to the build root"
+		skip "the build root lacks tshark, editcap or jq"
 }
 
 # The commands of the host's build root.
