@@ -43,12 +43,6 @@ other() {
 	other_test "$(dirname "$0")/$1.sh" "${2:-}"
 }
 
-# The responder there is a program (DMA_ATTR_REQUIRE_COHERENT).
-fenced() {
-	! has_kernel server 7.3 || skip "from 7.3 on a program's memory is not registered in bounce buffers"
-	other fence 'remote invalidation|Call$'
-}
-
 # The same, where each bounce buffer begins with a slot: what is mapped of a page has another offset then.
 moved() { DEVICE=keep_offsets=0 other "$@"; }
 
@@ -89,7 +83,6 @@ test_case "device.sh" other device 'v3: (a Send|memory|regions)|fourth attempt'
 test_case "restart.sh" other restart 'v4.2'
 test_case "removal.sh" other removal 'under I/O'
 test_case "killed.sh" other killed 'v3'
-test_case "fence.sh" fenced
 test_case "moved: mount.sh" moved mount 'v4.2'
 test_case "moved: io.sh" moved io 'v3, direct'
 test_case "moved: forms.sh" moved forms
