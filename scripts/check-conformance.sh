@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: check-conformance.sh [TREE]
+# Usage: check-conformance.sh
 #
 # Compares the tables of selftests/conformance with the rows that there are, with the tests, which name
 # their rows after "Proves:", and with the vectors. Each row that counts as shown must be shown by a test of
@@ -10,7 +10,7 @@
 . "$(dirname "$0")/lib.sh"
 . "$here/ktap.sh"
 
-cd "${1:-$PROJECT}"
+cd "$PROJECT"
 
 # The ids of all rows: those of each group are numbered from 1.
 all_rows() {

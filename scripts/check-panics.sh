@@ -19,8 +19,8 @@
 . "$here/ktap.sh"
 
 tests=$PROJECT/selftests/panics
-build=$KERNELS/build/${VARIANT:-stock}
-VARIANT=${VARIANT:-stock} "$here/module.sh" stock >&2
+build=$KERNELS/build/stock
+"$here/module.sh" stock >&2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export BIND="$work${BIND:+:$BIND}"

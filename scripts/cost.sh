@@ -34,17 +34,17 @@ case $kernel in stock | custom) ;; *) die "KERNEL is stock or custom, not $kerne
 "$here/host-packages.sh" vm "$kernel"
 "$here/kernel.sh" "$kernel" >/dev/null
 source=$PROJECT/selftests/cost
-out=$KERNELS/build/${VARIANT:-$kernel}-cost-$name
+out=$KERNELS/build/$kernel-cost-$name
 rm -rf "$out"
 mkdir -p "$out/payload"
 
 if [ -z "${MODULE:-}" ]; then
 	"$here/module.sh" "$kernel" >&2
-	MODULE=$KERNELS/build/${VARIANT:-$kernel}/rust/rpcrdma.ko
+	MODULE=$KERNELS/build/$kernel/rust/rpcrdma.ko
 fi
 export MODULE SERVER_MODULE=$MODULE
-SOURCE=$PROJECT/selftests/modules VARIANT=${VARIANT:-$kernel}-tests "$here/module.sh" "$kernel" >&2
-cp "$KERNELS/build/${VARIANT:-$kernel}-tests/rpcrdma_test_cost.ko" "$out/payload/"
+SOURCE=$PROJECT/selftests/modules VARIANT=$kernel-tests "$here/module.sh" "$kernel" >&2
+cp "$KERNELS/build/$kernel-tests/rpcrdma_test_cost.ko" "$out/payload/"
 
 # QEMU 9 takes no plugin of the first interface, and earlier ones know no other.
 interface=()

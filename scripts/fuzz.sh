@@ -11,7 +11,7 @@
 . "$(dirname "$0")/lib.sh"
 
 crate=$PROJECT/selftests/fuzz
-out=$CACHE/build/${VARIANT:-fuzz}
+out=$CACHE/build/fuzz
 found=$CACHE/fuzz
 # What cargo fuzz asks of rustc, but for the sanitizers, whose runtime Debian's rustc does not have.
 flags="--cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module"

@@ -129,7 +129,7 @@ boot() {
 		-serial "file:$RUN/debian.log" </dev/null >"$RUN/debian.host" 2>&1 &
 	printf '%d\n' $! >"$RUN/debian.pid"
 	exec {vm_out}<>"$RUN/debian.agent.out"
-	vm_read debian "${BOOT_LIMIT:-600}" || {
+	vm_read debian 600 || {
 		cat "$RUN/debian.host" >&2
 		tail -n 30 "$RUN/debian.log" >&2
 		die "the machine did not start with $1"
@@ -139,7 +139,7 @@ boot() {
 
 shut_down() {
 	vm_run debian 60 'systemctl --no-block poweroff' >/dev/null 2>&1 || true
-	timeout "${BOOT_LIMIT:-600}" tail --pid="$(cat "$RUN/debian.pid")" -f /dev/null || {
+	timeout 600 tail --pid="$(cat "$RUN/debian.pid")" -f /dev/null || {
 		vm_end debian
 		die "the machine did not shut down"
 	}

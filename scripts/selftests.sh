@@ -16,7 +16,7 @@
 . "$here/vm-lib.sh"
 
 export VM_LIB=$here/vm-lib.sh
-export DECODE=${DECODE:-$CACHE/build/host/release/rpcrdma-decode}
+export DECODE=$CACHE/build/host/release/rpcrdma-decode
 # The machine that builds need have no Python.
 export RPCRDMA_TOP=$PROJECT/tools/rpcrdma-top/rpcrdma-top PYTHON="$here/in-buildroot.sh python3"
 export KTAP_HELPERS=$KERNELS/src/tools/testing/selftests/kselftest/ktap_helpers.sh

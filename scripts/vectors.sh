@@ -10,5 +10,5 @@
 
 file=$(realpath "${1:?usage: vectors.sh FILE}")
 [ -r "$file" ] || die "$file cannot be read"
-BIND="$(dirname "$file")" cargo_in "${VARIANT:-host}" run --quiet --manifest-path "$PROJECT/selftests/host/Cargo.toml" \
+BIND="$(dirname "$file")" cargo_in host run --quiet --manifest-path "$PROJECT/selftests/host/Cargo.toml" \
 	--bin vectors -- "$file"

@@ -141,7 +141,7 @@ words() {
 wait_ready() {
 	local vm_out
 	exec {vm_out}<>"$RUN/$1.agent.out"
-	vm_read "$1" "${BOOT_LIMIT:-240}" || {
+	vm_read "$1" 240 || {
 		cat "$RUN/$1.host" >&2
 		tail -n 20 "$RUN/$1.log" >&2
 		die "the $1 machine did not start"

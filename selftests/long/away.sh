@@ -8,7 +8,7 @@
 
 . "$(dirname "$0")/../lib/test.sh"
 
-AWAY=${AWAY:-200}
+AWAY=200
 
 threads_go() { server '/lab/guest/server stop'; }
 threads_come() { server '[ $(cat /proc/fs/nfsd/threads) != 0 ] || /lab/guest/server resume'; }

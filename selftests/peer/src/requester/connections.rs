@@ -19,12 +19,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("burst", |requester| burst(requester, 300)),
     ("burst-5", |requester| burst(requester, 5)),
     ("refused-50", |requester| refused(requester, 50)),
-    ("takes-no-replies", |requester| {
-        takes_no_replies(requester, 1)
-    }),
-    ("takes-no-replies-8", |requester| {
-        takes_no_replies(requester, 8)
-    }),
+    ("takes-no-replies", takes_no_replies),
     ("holds-replies", holds_replies),
     ("leaves-replies", leaves_replies),
     ("takes-few-replies", takes_few_replies),
@@ -104,23 +99,6 @@ fn refused(requester: &mut Requester, count: usize) -> Result<Vec<String>> {
     Ok(vec![format!("{refused}_refused")])
 }
 
-/// READs whose Replies fill the server's send queues of some connections.
-fn fill_queues(requester: &mut Requester, count: usize) -> Result {
-    for _ in 0..count {
-        let verbs = requester.connect_for_one_reply()?;
-        requester.others.push(verbs);
-    }
-    for verbs in &mut requester.others {
-        let segment = segment_of(verbs, 1000);
-        let call = results::read(&[], Some(vec![segment; 22]), 20_000)?;
-        for _ in 0..40 {
-            requester.xid += 1;
-            verbs.send(&call.encode(requester.xid), None)?;
-        }
-    }
-    Ok(())
-}
-
 /// How many seconds after the first Calls a connection ends of which nothing completes any more, and one of which too
 /// little does. The server looks every ten seconds, and a busy machine somewhat later.
 const QUIET: RangeInclusive<u64> = 20..=35;
@@ -136,12 +114,16 @@ fn end_at(verbs: &mut Verbs, start: Instant, times: &RangeInclusive<u64>) -> Res
     })
 }
 
-/// Connections with full queues, which the server has to end.
-fn takes_no_replies(requester: &mut Requester, count: usize) -> Result<Vec<String>> {
+/// READs whose Replies fill the server's send queue: it has to end the connection.
+fn takes_no_replies(requester: &mut Requester) -> Result<Vec<String>> {
+    let mut verbs = requester.connect_for_one_reply()?;
     let start = Instant::now();
-    fill_queues(requester, count)?;
-    let others = requester.others.iter_mut();
-    others.map(|verbs| end_at(verbs, start, &QUIET)).collect()
+    let segment = segment_of(&mut verbs, 1000);
+    let call = results::read(&[], Some(vec![segment; 22]), 20_000)?;
+    for _ in 0..40 {
+        verbs.send(&call.encode(requester.next_xid()), None)?;
+    }
+    Ok(vec![end_at(&mut verbs, start, &QUIET)?])
 }
 
 /// A few Replies that are never received. They do not fill the send queue, and Calls keep the connection from being
