@@ -8,8 +8,9 @@ FOLDER has a folder for each kind of transport, c/ and rust/, or one-1024/, one-
 for the versions of the protocol, with the files "names" (one counted stretch a line), "symbols"
 (/proc/kallsyms) and those of the plugin. A ratio is of the last kind to the one before.
 --functions adds the N functions of each module that run most instructions of the transport.
---ratios compares the ratios with those in FILE, and fails when one has grown by more than 3 %, or when
-a figure exceeds what a rule allows; --keep writes them there.
+--ratios compares the ratios with those in FILE, and fails when one has grown by more than 3 % or is no longer
+measured, or when a figure exceeds what a rule allows; --keep writes them there. Both fail when a function that
+is counted is not among the symbols.
 """
 
 import argparse
@@ -72,7 +73,7 @@ HASH = r"\[[0-9a-f]+\]"
 # What a device driver is no part of, though the transport calls into it.
 PROVIDERS = {"rdma_rxe", "siw"}
 
-# Runs of these functions are operations. None of them is inlined in its callers.
+# Runs of these functions are operations. In the stock kernel none of them is inlined in its callers.
 OPERATIONS = {
     "work requests, send queue": ["do_complete"],
     "doorbells, send queue": ["rxe_post_send"],
@@ -87,6 +88,9 @@ OPERATIONS = {
     "tasks woken": ["try_to_wake_up"],
     "work items queued": ["__queue_work"],
 }
+
+# Calls of the second by the first are "threads woken" of the server.
+WAKING = ("svc_pool_wake_idle_thread", "wake_up_process")
 
 # What allocates, and what only leads there, in so many calls at most: with a size of zero some of these
 # free. Rust's own functions, whose names begin with _R, and its helpers are between a module and all
@@ -209,6 +213,12 @@ def load(folder):
     return {name: Stretch(folder / str(n), symbols) for n, name in enumerate(names)}
 
 
+def missing(role, folder):
+    """Functions that are counted, and that a kind's symbols do not have: they would seem to run never."""
+    counted = {name for names in OPERATIONS.values() for name in names} | set(WAKING if role == "server" else ())
+    return sorted(counted - {name for _, name, _ in Symbols(folder / "symbols").rows})
+
+
 def rows_of(role, stretch):
     """Each figure of a stretch for one RPC."""
     rpcs = stretch.rpcs(role)
@@ -221,7 +231,7 @@ def rows_of(role, stretch):
     for what, names in OPERATIONS.items():
         figures[what] = stretch.runs_of(names)
     if role == "server":
-        figures["threads woken"] = stretch.calls_between("svc_pool_wake_idle_thread", "wake_up_process")
+        figures["threads woken"] = stretch.calls_between(*WAKING)
     return {what: figure / rpcs for what, figure in figures.items()}
 
 
@@ -291,14 +301,21 @@ def main():
         ruled.append((f"all RPCs, {what}, of {before}", of_last, of_before))
     if not options.ratios:
         return 0
+    for kind in kinds:
+        if names := missing(role, options.folder / kind):
+            sys.exit(f"report.py: these are counted, but are no symbols of {title(kind)}: {' '.join(names)}")
     if options.keep:
         lines = [f"{ratio:.3f}\t{name}\n" for name, ratio in ratios.items()]
         options.ratios.write_text("".join(["# SPDX-License-Identifier: GPL-2.0\n", *lines]))
         return 0
     status = 0
-    print(f"1..{len(ratios) + len(ruled)}")
     lines = options.ratios.read_text().splitlines()[1:]
     kept = dict(reversed(line.split("\t")) for line in lines)
+    gone = sorted(kept.keys() - ratios.keys())
+    print(f"1..{len(ratios) + len(gone) + len(ruled)}")
+    for name in gone:
+        status = 1
+        print(f"not ok - cost: {role}: {name}: no longer measured")
     for name, ratio in ratios.items():
         # What is not kept yet fails.
         allowed = float(kept.get(name, 0)) * TOLERANCE
