@@ -145,7 +145,7 @@ path_is_cut() {
 	netem client 'loss 100%'
 	server <<-'EOF'
 		ended() { [ "$(listener_of "ended_(timed_out|retries_exceeded)")" = 9 ]; }
-		(wait_for 60 ended) || fail "the connections ended for $(cat /sys/kernel/debug/rpcrdma/listener-*/listener)"
+		wait_for 60 ended || fail "the connections ended for $(cat /sys/kernel/debug/rpcrdma/listener-*/listener)"
 		[ "$(listener_of "ended_.*")" = 9 ]
 	EOF
 	netem server

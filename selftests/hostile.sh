@@ -186,7 +186,7 @@ backward_outlives() {
 	guest_add <<-'EOF'
 		issue_ends() {
 			rmmod rpcrdma_test_calls &
-			wait_for 30 rmmod rpcrdma 2>/dev/null
+			wait_for 30 sh -c "rmmod rpcrdma 2>/dev/null"
 			wait $!
 			module_load
 		}

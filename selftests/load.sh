@@ -109,7 +109,7 @@ unload_behind_unmounts() {
 			ls $MNT >/dev/null
 			umount $MNT
 			wait_for 10 rmmod rpcrdma 2>/run/$TEST.err ||
-				fail "round $round: $(tail -n 1 /run/$TEST.err)"
+				fail "round $round: $(tail -n 2 /run/$TEST.err)"
 			module_load
 		done
 	EOF
@@ -127,7 +127,7 @@ unload_behind_the_last_reference() {
 			ls $MNT >/dev/null
 			umount $MNT
 			wait_for 10 rmmod rpcrdma 2>/run/$TEST.err ||
-				fail "round $round: $(tail -n 1 /run/$TEST.err)"
+				fail "round $round: $(tail -n 2 /run/$TEST.err)"
 			# mount.nfs may have had a transport more.
 			printf "round %d: %d workers have slept\n" $round $(($(delayed) - hits))
 			[ $(delayed) -gt $hits ]

@@ -40,7 +40,7 @@ guest_add <<-'EOF'
 		*) [ "$found" = "${2#*=}" ] ;;
 		esac
 	}
-	compare() { (wait_for 10 is_true "$@") || fail "it is $($1 ${2%%[=<>]*})"; }
+	compare() { wait_for 10 is_true "$@" || fail "it is $($1 ${2%%[=<>]*})"; }
 	# Whether chains wait on so many connections for room on their send queues.
 	waiting_are() { [ "$(cat /sys/kernel/debug/rpcrdma/connection-*/connection | grep -c "^send_queue_pending [1-9]")" = "$1" ]; }
 	# Whether the Replies of the listener have as many pages as they may have.

@@ -163,7 +163,7 @@ reads_hang() {
 	client ': >/run/$TEST.go'
 	server <<-'EOF'
 		is_told() { [ $(listener_of ended_timed_out) = 1 ]; }
-		(wait_for 60 is_told) ||
+		wait_for 60 is_told ||
 			fail "the last connections ended for $(cat /sys/kernel/debug/rpcrdma/listener-*/listener)"
 	EOF
 	netem server
