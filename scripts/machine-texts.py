@@ -7,7 +7,7 @@ Usage: machine-texts.py FOLDER TEST...
 Writes a script for each test, which has nothing but the texts that selftests/README.rst describes under "How a case
 looks", each at the lines where the test has it. A text is in a subshell and begins with its parameters, so that
 shellcheck warns of a variable that it lacks or takes from another text; what guest_add adds is there for all. Fails
-if a text stands in double quotes, in which the test's own shell would expand it.
+if a text stands in double quotes, in which the test's own shell would expand it, or one of several lines in quotes.
 """
 
 import os
@@ -25,11 +25,12 @@ SPACE = r"(?:[ \t]|\\\n)+"
 WORDS = rf"(?P<words>{SPACE}(?:[A-Za-z_]\w*={VALUE}{SPACE})*)"
 CALL = re.compile(rf"{BEGIN}{HEAD}{WORDS}(?:<<-'(?P<end>\w+)'|'(?P<line>[^'\n]*)')", re.M)
 DOUBLE = re.compile(rf"{BEGIN}(?:client|server|client_background \w+){WORDS}\"(?!\$(?:\w+|\{{@[^}}]*\}})\")", re.M)
+LINES = re.compile(rf"{BEGIN}{HEAD}{WORDS}'[^'\n]*$", re.M)
 HERE = re.compile(r"^(?![ \t]*#).*?(?P<begin><<-'(?P<end>\w+)').*\n(?P<text>(?:.*\n)*?)\t*(?P=end)$", re.M)
 
 
 def script_of(test):
-    """What one test runs in machines, and the lines that have it in double quotes."""
+    """What one test runs in machines, and what is wrong with how that stands there, by lines."""
     heres = {match.start("begin"): match for match in HERE.finditer(test)}
     inside = [match.span("text") for match in heres.values()]
     lines = [""] * (test.count("\n") + 1)
@@ -66,16 +67,19 @@ def script_of(test):
         words = test[test.rfind("\n", 0, at) + 1 : at]
         if "python" not in words:
             put(test.count("\n", 0, here.start("text")), "", words, here["text"].split("\n"))
-    return "\n".join(lines), [test.count("\n", 0, match.end()) + 1 for match in matches(DOUBLE)]
+    wrong = ((DOUBLE, "the text is in double quotes"), (LINES, "a text of several lines is in quotes"))
+    return "\n".join(lines), [
+        (test.count("\n", 0, match.end()) + 1, what) for pattern, what in wrong for match in matches(pattern)
+    ]
 
 
 def main(folder, *tests):
     wrong = 0
     for path in tests:
         with open(path, encoding="utf-8") as file:
-            script, double = script_of(file.read())
-        for line in double:
-            print(f"{path}:{line}: the text is in double quotes: see selftests/README.rst, How a case looks")
+            script, faults = script_of(file.read())
+        for line, what in faults:
+            print(f"{path}:{line}: {what}: see selftests/README.rst, How a case looks")
             wrong = 1
         to = os.path.join(folder, path)
         os.makedirs(os.path.dirname(to), exist_ok=True)

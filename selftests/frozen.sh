@@ -13,10 +13,11 @@ thaw() { kill -CONT "$(<"$RUN/server.pid")"; }
 
 # How the connection is lost: within some seconds, although an RPC has a minute before it is late.
 connection_ends() {
-	client '
+	client <<-'EOF'
 		start=$SECONDS
 		wait_for 40 xprt_unconnected
-		printf "the connection ended %d seconds after the loss\n" $((SECONDS - start))'
+		printf "the connection ended %d seconds after the loss\n" $((SECONDS - start))
+	EOF
 }
 
 frozen() {
@@ -106,26 +107,29 @@ lives() {
 	mount_with_file "$1" noac,timeo=30,retrans=15
 	trace_begins client sunrpc/xprt_timer
 	nfsd_stands_still
-	client '
+	client <<-'EOF'
 		late() { [ "$(grep -c xprt_timer: $TRACING/trace)" -ge 4 ]; }
 		wait_for 40 late
-		xprt_connected'
+		xprt_connected
+	EOF
 	nfsd_goes_on
 	client_wait program
-	client '
+	client <<-'EOF'
 		[ $(xprt_stat 3) = 1 ] || fail "there were $(xprt_stat 3) connections, the last ended: $(our_stat last_end)"
-		umount $MNT && wait_for 10 module_unused'
+		umount $MNT && wait_for 10 module_unused
+	EOF
 }
 
 # A server may have dropped the Call: it is sent again when its time is over, on another connection.
 time_is_over() {
 	mount_with_file "$1" noac,timeo=20,retrans=2
 	nfsd_stands_still
-	client '
+	client <<-'EOF'
 		start=$SECONDS
 		again() { [ "$(xprt_stat 3)" -ge 2 ]; }
 		wait_for 40 again
-		printf "another connection %d seconds later\n" $((SECONDS - start))'
+		printf "another connection %d seconds later\n" $((SECONDS - start))
+	EOF
 	ended_by rpc_timeout
 	nfsd_goes_on
 	LIMIT=100 client_wait program

@@ -84,9 +84,10 @@ refuses_writes() {
 	MEANWHILE=waits_for_long calls_end 'refuses-writes | calls=null*2 | ended_remote_error=1'
 }
 waits_for_long() {
-	client '
+	client <<-'EOF'
 		late() { [ "$(grep -c xprt_timer: $TRACING/trace)" -ge 3 ]; }
-		wait_for 40 late'
+		wait_for 40 late
+	EOF
 	peer_goes_on
 }
 
