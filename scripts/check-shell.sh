@@ -10,6 +10,7 @@
 "$here/buildroot.sh" shell >&2
 cd "$PROJECT"
 dir=$(mktemp -d "${TMPDIR:-/tmp}/rpcrdma.XXXXXX")
+export BIND=$dir${BIND:+:$BIND}
 trap 'rm -rf --one-file-system "$dir"' EXIT
 cp .shellcheckrc "$dir/"
 tests=(selftests/{,lib/,long/}*.sh)

@@ -39,21 +39,20 @@ credits() {
 	attack beyond-the-grant 'answered*600' 'excess_calls>0' refused_messages=0 'receive_buffers<140'
 	# Of the newest connection, from before it exists.
 	server <<-'EOF'
-		rm -f /run/$TEST.done
-		echo 0 >/run/$TEST.most
+		echo 0 | tee /run/$TEST.counts >/run/$TEST.most
 		(
 			most=0
-			until [ -f /run/$TEST.done ]; do
+			while [ -f /run/$TEST.counts ]; do
 				pages=$(stat_of read_pages)
 				[ ${pages:-0} -le $most ] || { most=$pages && echo $most >/run/$TEST.most; }
 			done
 		) >/dev/null 2>&1 &
 	EOF
-	defer server 'touch /run/$TEST.done'
+	defer server 'rm -f /run/$TEST.counts /run/$TEST.most'
 	attack_begins overrun-reads read_pages=0
 	WAIT=200 attack_comes_to 'answered*40'
 	server <<-'EOF'
-		touch /run/$TEST.done
+		rm /run/$TEST.counts
 		most=$(cat /run/$TEST.most)
 		printf '%d pages under RDMA Reads at most\n' $most
 		# Two of the largest messages are less than 8 MiB.
