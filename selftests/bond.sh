@@ -71,7 +71,8 @@ bond_fails_over() {
 # A listener hears of it if it has this address alone, and listens anew.
 server_fails_over() {
 	need_link_down
-	server '[ -f /lab/payload/server/rpcrdma.ko ] && command -v nfsdctl >/dev/null' || skip "the server's transport is the kernel's own, or it has no nfsdctl"
+	need_served
+	server 'command -v nfsdctl >/dev/null' || skip "the server has no nfsdctl"
 	server_dir /export
 	defer server '/lab/guest/server stop && /lab/guest/server resume'
 	defer server bond_ends

@@ -7,7 +7,7 @@
 
 . "$(dirname "$0")/lib/test.sh"
 
-server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
+need_served
 
 guest_add <"$lib/inject-guest.sh"
 guest_add <<-'EOF'
@@ -237,8 +237,7 @@ outlived() {
 # sunrpc breaks the connection after the first Calls.
 # Proves: BD-019.
 injected() {
-	server '[ -d /sys/kernel/debug/fail_sunrpc ]' ||
-		skip "the kernel injects no faults into sunrpc"
+	need_injection server
 	hand_out "$1" 4
 	defer server inject_ends
 	LIMIT=120 server <<-'EOF'

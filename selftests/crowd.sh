@@ -271,7 +271,7 @@ EOF
 # too_many_pages CONNECTIONS BYTES, of each Reply.
 too_many_pages() {
 	is_served || skip "the kernel's own server has no such files"
-	server '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the kernel injects no faults into sunrpc"
+	need_injection server
 	defer nfsd_set max_block_size 1048576
 	nfsd_set max_block_size "$2"
 	trace_begins server sunrpc/svc_defer_recv

@@ -11,7 +11,7 @@
 . "$(dirname "$0")/lib/test.sh"
 
 machines=(client)
-! server '[ -f /lab/payload/server/rpcrdma.ko ]' || machines+=(server)
+! is_served || machines+=(server)
 
 # For the rest of the case the machines with our module have that device, and nothing mapped is left at its
 # end.

@@ -91,12 +91,10 @@ small_device() {
 	limits_end server
 }
 
-need_shortage() { server '[ -f /sys/kernel/debug/failslab/require-start ]' || skip "the kernel cannot choose which allocations to fail"; }
-
 # No memory for more Receives than there are.
 without_memory() {
 	local first max not_ready
-	need_shortage
+	need_filter server
 	server_anew
 	not_ready=$(server not_ready)
 	begin

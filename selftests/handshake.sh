@@ -6,7 +6,7 @@
 
 . "$(dirname "$0")/lib/test.sh"
 
-server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
+need_served
 
 # A client from whose memory nothing can be read.
 # Proves: V1-022.

@@ -8,14 +8,9 @@
 
 guest_add <"$lib/inject-guest.sh"
 
-need_injection() {
-	client '[ -d /sys/kernel/debug/fail_sunrpc ]' ||
-		skip "the kernel injects no faults into sunrpc"
-}
-
 under_io() {
 	local connects
-	need_injection
+	need_injection client
 	server_dir /export
 	mount_nfs_timeo "$1"
 	work_begins
@@ -41,7 +36,7 @@ under_io() {
 # A session is created when the mount begins and destroyed when it ends, over connections that
 # break.
 sessions() {
-	need_injection
+	need_injection client
 	server_dir /export
 	defer unmount_nfs
 	defer client inject_ends

@@ -26,9 +26,6 @@ guest_add <<-'EOF'
 	moved() { [ "$(listener_of moves "$1")" -ge "$2" ]; }
 EOF
 
-ours() { server '[ -f /lab/payload/server/rpcrdma.ko ]' ||
-	skip "the server's transport is the kernel's own"; }
-
 # For the rest of the case the server listens nowhere but where the case says.
 elsewhere() {
 	defer server '/lab/guest/server stop && /lab/guest/server resume'
@@ -108,7 +105,7 @@ no_such_address() {
 device_returns() {
 	local threads=$1
 	needs_machines "takes the server's RDMA device away"
-	ours
+	need_served
 	elsewhere
 	trace_begins server rdma_cma/cm_id_destroy
 	defer server rdma_link_add
@@ -156,7 +153,7 @@ somebody_accepts() {
 
 # A listener can be closed while connects wait for it that nobody has accepted.
 closed_while_connecting() {
-	ours
+	need_served
 	elsewhere
 	defer server 'module_loaded || insmod /lab/payload/server/rpcrdma.ko'
 	server 'listen "$SERVER:20049"'
@@ -175,7 +172,7 @@ closed_while_connecting() {
 # One that waits for its address can be closed, and the module can go.
 closed_without_device() {
 	needs_machines "takes the server's RDMA device away"
-	ours
+	need_served
 	elsewhere
 	defer server 'rdma_link_add; module_loaded || insmod /lab/payload/server/rpcrdma.ko'
 	server <<-'EOF'
@@ -210,7 +207,7 @@ address_goes_and_comes() {
 
 address_returns() {
 	needs_machines "takes the server's address away"
-	ours
+	need_served
 	server_dir /export
 	mount_nfs_timeo "$1"
 	work_begins
@@ -223,7 +220,7 @@ address_returns() {
 # The same with a connection on which nothing happens.
 address_goes_idle() {
 	needs_machines "takes the server's address away"
-	ours
+	need_served
 	server_dir /export
 	mount_nfs_timeo "$1"
 	client 'ls $MNT >/dev/null'

@@ -219,7 +219,7 @@ ends_have_causes() {
 	client 'ls $MNT/$TEST >/dev/null'
 	comes_to 1 last_end device_removed
 
-	client '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the rest needs CONFIG_FAIL_SUNRPC"
+	need_injection client
 	defer client inject_ends
 	client 'inject_begins 100 1'
 	client 'drop_caches; ls $MNT/$TEST >/dev/null'

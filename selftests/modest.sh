@@ -12,7 +12,7 @@ guest_add <<-'EOF'
 	some_wait() { [ "$(stat_of send_queue_pending)" -gt 0 ]; }
 EOF
 
-server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
+need_served
 
 few_elements() {
 	server_dir /export

@@ -8,11 +8,6 @@
 
 guest_add <"$lib/inject-guest.sh"
 
-need_injection() {
-	"$1" '[ -d /sys/kernel/debug/fail_sunrpc ]' ||
-		skip "the $1's kernel injects no faults into sunrpc"
-}
-
 # nfsd has forgotten who may use what, and is not to wait for who knows: it puts such a Call aside,
 # and takes it up again when it has been told. What the Call has brought along has to be there by
 # then.

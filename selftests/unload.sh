@@ -7,7 +7,7 @@
 
 . "$(dirname "$0")/lib/test.sh"
 
-server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
+need_served
 
 ROUNDS=${ROUNDS:-4}
 guest_add <<-'EOF'

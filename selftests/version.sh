@@ -306,7 +306,7 @@ lost_later() {
 first_reply_lost() {
 	need_client
 	need_server
-	server '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the kernel injects no faults into sunrpc"
+	need_injection server
 	settings offered offered
 	server_dir /export
 	mount_nfs_timeo 4.2

@@ -209,6 +209,17 @@ is_rust() { client '[ -f /lab/payload/rpcrdma.ko ]'; }
 
 # The same of the server's.
 is_served() { server '[ -f /lab/payload/server/rpcrdma.ko ]'; }
+need_served() { is_served || skip "the server's transport is the kernel's own"; }
+
+# For tests that have sunrpc break connections, or allocations fail, in client|server.
+need_injection() {
+	"$1" '[ -d /sys/kernel/debug/fail_sunrpc ]' ||
+		skip "the $1's kernel injects no faults into sunrpc"
+}
+need_filter() {
+	"$1" '[ -f /sys/kernel/debug/failslab/require-start ]' ||
+		skip "the $1's kernel cannot choose which allocations to fail"
+}
 
 # For tests in which rpcrdma-peer is a requester, in the client, of our server.
 need_requester() {

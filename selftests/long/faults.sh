@@ -183,7 +183,7 @@ draw() {
 
 faults() {
 	local plan=() item resources went=0 start
-	client '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the kernel injects no faults into sunrpc"
+	need_injection client
 	# Those of others may not fail: the software RDMA devices then answer no more.
 	if client '[ -f /sys/kernel/debug/failslab/require-start ]'; then
 		defer client shortage_ends

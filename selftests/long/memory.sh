@@ -82,7 +82,7 @@ idle_connections() {
 		queue_pairs=$(rdma resource show qp | grep -c "type RC")
 		[ $queue_pairs = $CONNECTIONS ] || fail "there are $queue_pairs connections"
 	EOF
-	server '[ -f /lab/payload/server/rpcrdma.ko ]' || return 0
+	is_served || return 0
 	[ $each -le "$most" ] || fail "that is more than $most KiB"
 }
 

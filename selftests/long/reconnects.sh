@@ -54,7 +54,7 @@ break_connections() {
 
 breaks() {
 	local vers=$1 machine=$2
-	"$machine" '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the $machine's kernel has no CONFIG_FAIL_SUNRPC"
+	need_injection "$machine"
 	defer "$machine" inject_ends
 	nothing_left "$BREAKS" break_connections
 }

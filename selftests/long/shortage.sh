@@ -11,11 +11,6 @@
 
 guest_add <"$lib/shortage-guest.sh"
 
-# need_filter MACHINE
-need_filter() {
-	"$1" '[ -f /sys/kernel/debug/failslab/require-start ]' || skip "the kernel cannot choose which allocations to fail"
-}
-
 # Each allocation with which the module begins fails once. Then it is loaded without files in debugfs, or
 # is not, and nothing stays of it.
 loading() {
@@ -155,7 +150,7 @@ paced() {
 
 # The same in the server: served FAILURES [ARGUMENT...]. What is only made once is there afterwards.
 served() {
-	is_served || skip "the server's transport is the kernel's own"
+	need_served
 	need_filter server
 	server_dir /export
 	defer server shortage_ends

@@ -99,7 +99,7 @@ chunks() {
 # Each segment that the server reads takes one of the memory regions that a connection has there, so that a Call has
 # to wait for those of others before a thread takes it.
 few_regions() {
-	is_served || skip "the server's transport is the kernel's own"
+	need_served
 	other_device
 	limit_devices max_fast_reg_pages=19
 	# So many, and in no hurry, that they could have all regions among them, none as many as it needs.
@@ -124,7 +124,7 @@ few_regions() {
 
 # One of the server's regions of so many takes no pages: the thread tries again.
 reads_fail() {
-	is_served || skip "the server's transport is the kernel's own"
+	need_served
 	other_device
 	MACHINE=server limit_devices failing_maps=10
 	server_dir /export
@@ -143,7 +143,7 @@ reads_fail() {
 # The client hears nothing of an RDMA Read, and says no more, so that none completes. NFS waits longer than it takes
 # the server to end the connection.
 reads_hang() {
-	is_served || skip "the server's transport is the kernel's own"
+	need_served
 	[ $other = siw ] || skip "RDMA Reads of other devices end by themselves"
 	other_device
 	netem_begins server
@@ -178,7 +178,7 @@ reads_hang() {
 # Nothing that the server sends arrives, so that chains wait for room on its send queue: chains_wait VERS COMMAND...,
 # which ends the connection meanwhile. No Receives are missing, which would end it over iWARP.
 chains_wait() {
-	is_served || skip "the server's transport is the kernel's own"
+	need_served
 	other_device
 	# Fewer Replies fill it than Calls are under way.
 	limit_server max_qp_wr=400 max_send_sge=1
@@ -265,7 +265,7 @@ calls() {
 
 # So many connects wait for the server, which the connection manager counts on iWARP alone.
 backlog() {
-	is_served || skip "the server's transport is the kernel's own"
+	need_served
 	[ $other = siw ] || skip "no device but iWARP's is told"
 	other_device
 	MACHINE=server limit_devices count_work=1
