@@ -10,24 +10,19 @@
 //! region.
 
 use crate::{
-    bindings::{self, ib_mr, ib_wc},
+    bindings::{self, ib_mr, ib_wc, rpc_rqst},
     proto::wire::chunk::{ReadSegment, Segment},
 };
 use kernel::{prelude::*, time::Delta};
 
-/// What events show of an RPC.
-pub(crate) trait TraceRqst {
-    /// The numbers by which sunrpc's events identify its task, and the RPC client of that task.
-    fn task(&self) -> (u32, u32);
-
-    /// The XID.
-    fn xid(&self) -> u32;
-
-    /// Bytes of the Call: head, pages and tail.
-    fn call_lens(&self) -> [usize; 3];
-
-    /// Bytes of the buffer for the Reply: head, pages and tail.
-    fn reply_lens(&self) -> [usize; 3];
+/// An RPC, of which events show the task, the XID, and the lengths of its messages.
+///
+/// # Safety
+///
+/// [`Self::raw`] returns a valid request, whose task has an RPC client.
+pub(crate) unsafe trait TraceRqst {
+    /// The C pointer.
+    fn raw(&self) -> *const rpc_rqst;
 }
 
 /// Whether an event is enabled.
@@ -55,8 +50,8 @@ macro_rules! emit {
         if enabled!($name) {
             #[cfg(CONFIG_TRACEPOINTS)]
             kernel::macros::paste! {
-                // SAFETY: The event takes numbers, references and static C strings only, and may be
-                // written in any context.
+                // SAFETY: The event takes numbers, references, valid requests and static C strings
+                // only, and may be written in any context.
                 unsafe { crate::bindings::[<rust_do_trace_ $name>] $values }
             }
             #[cfg(not(CONFIG_TRACEPOINTS))]
@@ -135,31 +130,26 @@ events! {
     fn xprtrdma_err_chunk
     /// The peer has rejected a Call for an unknown reason.
     fn xprtrdma_err_unrecognized: (xprt: u32, rqst: &impl TraceRqst) =>
-        (rqst.task().0, rqst.task().1, xprt, rqst.xid());
+        (xprt, rqst.raw());
 
     // The client's Calls and Replies.
 
     /// A Call was encoded, with `header` bytes of transport header. `rtype` and `wtype` are the
     /// forms of the Call and of its Reply, as `enum rpcrdma_chunktype` of the C transport has them.
-    fn xprtrdma_marshal: (rqst: &impl TraceRqst, header: usize, rtype: u32, wtype: u32) => (
-        rqst.task().0, rqst.task().1, rqst.xid(), clip(header),
-        clip(rqst.call_lens()[0]), clip(rqst.call_lens()[1]), clip(rqst.call_lens()[2]),
-        rtype, wtype,
-    );
+    fn xprtrdma_marshal: (rqst: &impl TraceRqst, header: usize, rtype: u32, wtype: u32) =>
+        (rqst.raw(), clip(header), rtype, wtype);
     /// A Call was not sent.
     fn xprtrdma_marshal_failed: (rqst: &impl TraceRqst, errno: i32) =>
-        (rqst.task().0, rqst.task().1, rqst.xid(), errno);
+        (rqst.raw(), errno);
     /// A Reply was matched with its Call.
     fn xprtrdma_reply: (rqst: &impl TraceRqst, credits: u32) =>
-        (rqst.task().0, rqst.task().1, rqst.xid(), credits);
+        (rqst.raw(), credits);
     /// The peer has rejected the version of a Call.
     fn xprtrdma_err_vers: (rqst: &impl TraceRqst, low: u32, high: u32) =>
-        (rqst.task().0, rqst.task().1, rqst.xid(), low, high);
+        (rqst.raw(), low, high);
     /// `bytes` of a Reply were copied to the pages for its data.
-    fn xprtrdma_fixup: (rqst: &impl TraceRqst, bytes: usize) => (
-        rqst.task().0, rqst.task().1, u64::from(clip(bytes)),
-        clip(rqst.reply_lens()[0]), clip(rqst.reply_lens()[1]), clip(rqst.reply_lens()[2]),
-    );
+    fn xprtrdma_fixup: (rqst: &impl TraceRqst, bytes: usize) =>
+        (rqst.raw(), u64::from(clip(bytes)));
 }
 
 /// The segments of a Call's chunks: `xprtrdma_chunk_read`, `xprtrdma_chunk_write` and
@@ -178,7 +168,7 @@ pub(crate) fn xprtrdma_chunks(
     {
         return;
     }
-    let (task, client) = rqst.task();
+    let rqst = rqst.raw();
     let mut segments = (1..usize::MAX).zip(segments).peekable();
     while let Some((count, segment)) = segments.next() {
         let Segment {
@@ -189,16 +179,12 @@ pub(crate) fn xprtrdma_chunks(
         let last = count == reads || segments.peek().is_none();
         if count <= reads {
             emit!(xprtrdma_chunk_read(
-                task, client, position, handle, length, offset, last
+                rqst, position, handle, length, offset, last
             ));
         } else if is_reply_chunk {
-            emit!(xprtrdma_chunk_reply(
-                task, client, 0, handle, length, offset, last
-            ));
+            emit!(xprtrdma_chunk_reply(rqst, 0, handle, length, offset, last));
         } else {
-            emit!(xprtrdma_chunk_write(
-                task, client, 0, handle, length, offset, last
-            ));
+            emit!(xprtrdma_chunk_write(rqst, 0, handle, length, offset, last));
         }
     }
 }

@@ -20,6 +20,8 @@
 
 #include <linux/dma-direction.h>
 #include <linux/jiffies.h>
+#include <linux/sunrpc/clnt.h>
+#include <linux/sunrpc/xprt.h>
 #include <linux/tracepoint.h>
 #include <rdma/ib_cm.h>
 #include <rdma/ib_verbs.h>
@@ -197,23 +199,23 @@ TRACE_EVENT(xprtrdma_disconnect,
  */
 
 DECLARE_EVENT_CLASS(xprtrdma_task_class,
-		    TP_PROTO(u32 task_id, u32 client_id, u32 xprt, u32 xid),
-		    TP_ARGS(task_id, client_id, xprt, xid),
+		    TP_PROTO(u32 xprt, const struct rpc_rqst *rqst),
+		    TP_ARGS(xprt, rqst),
 		    TP_STRUCT__entry(__field(u32, task_id)
 				     __field(u32, client_id)
 				     __field(u32, xprt)
 				     __field(u32, xid)),
-		    TP_fast_assign(__entry->task_id = task_id;
-				   __entry->client_id = client_id;
+		    TP_fast_assign(__entry->task_id = rqst->rq_task->tk_pid;
+				   __entry->client_id = rqst->rq_task->tk_client->cl_clid;
 				   __entry->xprt = xprt;
-				   __entry->xid = xid;),
+				   __entry->xid = be32_to_cpu(rqst->rq_xid);),
 		    TP_printk(SUNRPC_TRACE_TASK_SPECIFIER " xprt=%u xid=0x%08x", __entry->task_id,
 			      __entry->client_id, __entry->xprt, __entry->xid));
 
 #define DEFINE_TASK_EVENT(name)									\
 	DEFINE_EVENT(xprtrdma_task_class, name,							\
-		     TP_PROTO(u32 task_id, u32 client_id, u32 xprt, u32 xid),			\
-		     TP_ARGS(task_id, client_id, xprt, xid))
+		     TP_PROTO(u32 xprt, const struct rpc_rqst *rqst),				\
+		     TP_ARGS(xprt, rqst))
 
 DEFINE_TASK_EVENT(xprtrdma_nomrs_err);
 DEFINE_TASK_EVENT(xprtrdma_mrs_zap);
@@ -230,9 +232,9 @@ TRACE_EVENT(xprtrdma_createmrs,
 	    TP_printk("xprt=%u created %u MRs", __entry->xprt, __entry->count));
 
 DECLARE_EVENT_CLASS(xprtrdma_chunk_class,
-		    TP_PROTO(u32 task_id, u32 client_id, u32 pos, u32 handle, u32 length,
+		    TP_PROTO(const struct rpc_rqst *rqst, u32 pos, u32 handle, u32 length,
 			     u64 offset, bool is_last),
-		    TP_ARGS(task_id, client_id, pos, handle, length, offset, is_last),
+		    TP_ARGS(rqst, pos, handle, length, offset, is_last),
 		    TP_STRUCT__entry(__field(u32, task_id)
 				     __field(u32, client_id)
 				     __field(u32, pos)
@@ -240,8 +242,8 @@ DECLARE_EVENT_CLASS(xprtrdma_chunk_class,
 				     __field(u32, length)
 				     __field(u64, offset)
 				     __field(bool, is_last)),
-		    TP_fast_assign(__entry->task_id = task_id;
-				   __entry->client_id = client_id;
+		    TP_fast_assign(__entry->task_id = rqst->rq_task->tk_pid;
+				   __entry->client_id = rqst->rq_task->tk_client->cl_clid;
 				   __entry->pos = pos;
 				   __entry->handle = handle;
 				   __entry->length = length;
@@ -254,9 +256,9 @@ DECLARE_EVENT_CLASS(xprtrdma_chunk_class,
 
 #define DEFINE_CHUNK_EVENT(name)								\
 	DEFINE_EVENT(xprtrdma_chunk_class, name,						\
-		     TP_PROTO(u32 task_id, u32 client_id, u32 pos, u32 handle, u32 length,	\
+		     TP_PROTO(const struct rpc_rqst *rqst, u32 pos, u32 handle, u32 length,	\
 			      u64 offset, bool is_last),					\
-		     TP_ARGS(task_id, client_id, pos, handle, length, offset, is_last))
+		     TP_ARGS(rqst, pos, handle, length, offset, is_last))
 
 DEFINE_CHUNK_EVENT(xprtrdma_chunk_read);
 DEFINE_CHUNK_EVENT(xprtrdma_chunk_write);
@@ -268,9 +270,8 @@ DEFINE_CHUNK_EVENT(xprtrdma_chunk_reply);
 			 { 5, "write list" }, { 6, "reply chunk" })
 
 TRACE_EVENT(xprtrdma_marshal,
-	    TP_PROTO(u32 task_id, u32 client_id, u32 xid, u32 hdrlen, u32 headlen, u32 pagelen,
-		     u32 taillen, u32 rtype, u32 wtype),
-	    TP_ARGS(task_id, client_id, xid, hdrlen, headlen, pagelen, taillen, rtype, wtype),
+	    TP_PROTO(const struct rpc_rqst *rqst, u32 hdrlen, u32 rtype, u32 wtype),
+	    TP_ARGS(rqst, hdrlen, rtype, wtype),
 	    TP_STRUCT__entry(__field(u32, task_id)
 			     __field(u32, client_id)
 			     __field(u32, xid)
@@ -280,13 +281,13 @@ TRACE_EVENT(xprtrdma_marshal,
 			     __field(u32, taillen)
 			     __field(u32, rtype)
 			     __field(u32, wtype)),
-	    TP_fast_assign(__entry->task_id = task_id;
-			   __entry->client_id = client_id;
-			   __entry->xid = xid;
+	    TP_fast_assign(__entry->task_id = rqst->rq_task->tk_pid;
+			   __entry->client_id = rqst->rq_task->tk_client->cl_clid;
+			   __entry->xid = be32_to_cpu(rqst->rq_xid);
 			   __entry->hdrlen = hdrlen;
-			   __entry->headlen = headlen;
-			   __entry->pagelen = pagelen;
-			   __entry->taillen = taillen;
+			   __entry->headlen = rqst->rq_snd_buf.head[0].iov_len;
+			   __entry->pagelen = rqst->rq_snd_buf.page_len;
+			   __entry->taillen = rqst->rq_snd_buf.tail[0].iov_len;
 			   __entry->rtype = rtype;
 			   __entry->wtype = wtype;),
 	    TP_printk(SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x hdr=%u xdr=%u/%u/%u %s/%s",
@@ -296,15 +297,15 @@ TRACE_EVENT(xprtrdma_marshal,
 		      xprtrdma_show_chunktype(__entry->wtype)));
 
 TRACE_EVENT(xprtrdma_marshal_failed,
-	    TP_PROTO(u32 task_id, u32 client_id, u32 xid, int ret),
-	    TP_ARGS(task_id, client_id, xid, ret),
+	    TP_PROTO(const struct rpc_rqst *rqst, int ret),
+	    TP_ARGS(rqst, ret),
 	    TP_STRUCT__entry(__field(u32, task_id)
 			     __field(u32, client_id)
 			     __field(u32, xid)
 			     __field(int, ret)),
-	    TP_fast_assign(__entry->task_id = task_id;
-			   __entry->client_id = client_id;
-			   __entry->xid = xid;
+	    TP_fast_assign(__entry->task_id = rqst->rq_task->tk_pid;
+			   __entry->client_id = rqst->rq_task->tk_client->cl_clid;
+			   __entry->xid = be32_to_cpu(rqst->rq_xid);
 			   __entry->ret = ret;),
 	    TP_printk(SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x ret=%d", __entry->task_id,
 		      __entry->client_id, __entry->xid, __entry->ret));
@@ -444,15 +445,15 @@ DEFINE_MAPERR_EVENT(xprtrdma_frwr_maperr);
  */
 
 TRACE_EVENT(xprtrdma_reply,
-	    TP_PROTO(u32 task_id, u32 client_id, u32 xid, u32 credits),
-	    TP_ARGS(task_id, client_id, xid, credits),
+	    TP_PROTO(const struct rpc_rqst *rqst, u32 credits),
+	    TP_ARGS(rqst, credits),
 	    TP_STRUCT__entry(__field(u32, task_id)
 			     __field(u32, client_id)
 			     __field(u32, xid)
 			     __field(u32, credits)),
-	    TP_fast_assign(__entry->task_id = task_id;
-			   __entry->client_id = client_id;
-			   __entry->xid = xid;
+	    TP_fast_assign(__entry->task_id = rqst->rq_task->tk_pid;
+			   __entry->client_id = rqst->rq_task->tk_client->cl_clid;
+			   __entry->xid = be32_to_cpu(rqst->rq_xid);
 			   __entry->credits = credits;),
 	    TP_printk(SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x credits=%u", __entry->task_id,
 		      __entry->client_id, __entry->xid, __entry->credits));
@@ -482,36 +483,36 @@ DEFINE_REPLY_EVENT(xprtrdma_reply_vers_err);
 DEFINE_REPLY_EVENT(xprtrdma_reply_hdr_err);
 
 TRACE_EVENT(xprtrdma_err_vers,
-	    TP_PROTO(u32 task_id, u32 client_id, u32 xid, u32 min, u32 max),
-	    TP_ARGS(task_id, client_id, xid, min, max),
+	    TP_PROTO(const struct rpc_rqst *rqst, u32 min, u32 max),
+	    TP_ARGS(rqst, min, max),
 	    TP_STRUCT__entry(__field(u32, task_id)
 			     __field(u32, client_id)
 			     __field(u32, xid)
 			     __field(u32, min)
 			     __field(u32, max)),
-	    TP_fast_assign(__entry->task_id = task_id;
-			   __entry->client_id = client_id;
-			   __entry->xid = xid;
+	    TP_fast_assign(__entry->task_id = rqst->rq_task->tk_pid;
+			   __entry->client_id = rqst->rq_task->tk_client->cl_clid;
+			   __entry->xid = be32_to_cpu(rqst->rq_xid);
 			   __entry->min = min;
 			   __entry->max = max;),
 	    TP_printk(SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x versions=[%u, %u]", __entry->task_id,
 		      __entry->client_id, __entry->xid, __entry->min, __entry->max));
 
 TRACE_EVENT(xprtrdma_fixup,
-	    TP_PROTO(u32 task_id, u32 client_id, u64 fixup, u32 headlen, u32 pagelen, u32 taillen),
-	    TP_ARGS(task_id, client_id, fixup, headlen, pagelen, taillen),
+	    TP_PROTO(const struct rpc_rqst *rqst, u64 fixup),
+	    TP_ARGS(rqst, fixup),
 	    TP_STRUCT__entry(__field(u32, task_id)
 			     __field(u32, client_id)
 			     __field(u64, fixup)
 			     __field(u32, headlen)
 			     __field(u32, pagelen)
 			     __field(u32, taillen)),
-	    TP_fast_assign(__entry->task_id = task_id;
-			   __entry->client_id = client_id;
+	    TP_fast_assign(__entry->task_id = rqst->rq_task->tk_pid;
+			   __entry->client_id = rqst->rq_task->tk_client->cl_clid;
 			   __entry->fixup = fixup;
-			   __entry->headlen = headlen;
-			   __entry->pagelen = pagelen;
-			   __entry->taillen = taillen;),
+			   __entry->headlen = rqst->rq_rcv_buf.head[0].iov_len;
+			   __entry->pagelen = rqst->rq_rcv_buf.page_len;
+			   __entry->taillen = rqst->rq_rcv_buf.tail[0].iov_len;),
 	    TP_printk(SUNRPC_TRACE_TASK_SPECIFIER " fixup=%llu xdr=%u/%u/%u", __entry->task_id,
 		      __entry->client_id, __entry->fixup, __entry->headlen, __entry->pagelen,
 		      __entry->taillen));

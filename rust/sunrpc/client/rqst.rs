@@ -49,48 +49,11 @@ pub(crate) unsafe trait ForwardRqst {
     }
 }
 
-impl<R: ForwardRqst> trace::TraceRqst for R {
-    fn task(&self) -> (u32, u32) {
-        // SAFETY: The request is valid and has a task (contract of `ForwardRqst`), whose number and
-        // client do not change.
-        unsafe {
-            let task = (*self.raw()).rq_task;
-            let client = (*task).tk_client.as_ref();
-            let number = client.map_or(u32::MAX, |client| client.cl_clid);
-            ((*task).tk_pid.into(), number)
-        }
-    }
-
-    fn xid(&self) -> u32 {
-        ForwardRqst::xid(self)
-    }
-
-    fn call_lens(&self) -> [usize; 3] {
-        // SAFETY: The request is valid, and so is its Call (contract of `ForwardRqst`).
-        unsafe { lens_of(&raw const (*self.raw()).rq_snd_buf) }
-    }
-
-    fn reply_lens(&self) -> [usize; 3] {
-        // SAFETY: The request is valid, and so is the buffer for its Reply (contract of
-        // `ForwardRqst`).
-        unsafe { lens_of(&raw const (*self.raw()).rq_rcv_buf) }
-    }
-}
-
-/// Lengths of head, pages and tail.
-///
-/// # Safety
-///
-/// `message` is valid.
-unsafe fn lens_of(message: *const bindings::xdr_buf) -> [usize; 3] {
-    // SAFETY: `message` is valid (this function's contract).
-    unsafe {
-        [
-            (*message).head[0].iov_len,
-            // CAST: An unsigned int always fits the kernel's usize.
-            (*message).page_len as usize,
-            (*message).tail[0].iov_len,
-        ]
+// SAFETY: The request is valid and has a task (contract of `ForwardRqst`), which keeps its client
+// until it has released the request.
+unsafe impl<R: ForwardRqst> trace::TraceRqst for R {
+    fn raw(&self) -> *const bindings::rpc_rqst {
+        ForwardRqst::raw(self)
     }
 }
 
