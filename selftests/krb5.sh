@@ -79,6 +79,10 @@ all_forms() {
 		there=$(server what="$what" 'cd /export/$TEST && eval "$what"')
 		[ "$here" = "$there" ] || fail "server and client do not see the same: $what"
 	done
+	# gss_create_new() does not clear the flags, one of which says that a flavor changes the data.
+	[ "$flavor" != krb5 ] ||
+		client '[ $(xprt_stat $WRITE_CHUNKS) -gt 0 ] || dmesg | grep -q "heap alloc:on"' ||
+		skip "sunrpc has found the flag set that says that krb5 changes the data"
 	client flavor="$flavor" <<-'EOF'
 		echo columns: $(xprt_stat $READ_CHUNKS) $(xprt_stat $WRITE_CHUNKS) $(xprt_stat $REPLY_CHUNKS) $(xprt_stat $POSITION_ZERO)
 		[ $(xprt_stat $REPLY_CHUNKS) -gt 0 ]
