@@ -154,8 +154,8 @@ ends() {
 # The client keeps the Call in its hands until that is given up, and answers it then. Its device
 # goes on, so the connection lasts however long that takes.
 silent() {
-	# What is looked at while nfsd waits takes longer on a slow machine.
-	server_lease $((10 * ${SLOW:-1}))
+	# What is looked at while nfsd waits takes longer on a slow or emulated machine.
+	server_lease $((30 * ${SLOW:-1}))
 	hand_out "$1" 1
 	delay_events backward_call=120000
 	server <<-'EOF'
@@ -171,7 +171,7 @@ silent() {
 	delays_end
 	server <<-'EOF'
 		wait_for 40 test -f /run/$TEST.recalled; rm /run/$TEST.recalled
-		wait_for 20 callback_works
+		wait_for 40 callback_works
 	EOF
 	client '[ "$(tail -n 1 $MNT/$TEST/file1)" = "once more" ]'
 	# What it said at last is found to be for the Call that was given up.
