@@ -177,7 +177,10 @@ mod tests {
         forget(&raw mut first.0);
         assert_eq!(first.0.rq_cong, 0);
         connect(1);
-        assert_eq!(transport.send(first, Ok(())), Ok(()));
+        // The first one cannot be sent at once.
+        for _ in 0..2 {
+            assert_eq!(transport.send(first, Ok(())), Ok(()));
+        }
         forget(&raw mut first.0);
         assert_eq!(first.0.rq_cong, 1);
         forget(&raw mut second.0);
@@ -186,5 +189,11 @@ mod tests {
         xprt.set_credits(2);
         assert_eq!(transport.send(second, Ok(())), Ok(()));
         assert_eq!(xprt.credits_in_use(), 2);
+        xprt.disconnect_done();
+        forget(&raw mut first.0);
+        // SAFETY: Only this test uses the transport and its requests, which have a task.
+        assert!(!unsafe { xprt.orphan_credit(&raw mut first.0) });
+        assert_eq!(first.0.rq_cong, 0);
+        assert_eq!(xprt.credits_in_use(), 0);
     }
 }
