@@ -266,8 +266,16 @@ other_pages() {
 }
 # Gives back what is only kept in reserve, so that the rest can be counted.
 give_reserves_back() {
+	local cache shrink files=()
+	# Open until the slabs are shrunk, or a count would find those that the one before has left to RCU.
+	for cache in /sys/kernel/slab/*/shrink; do
+		[ ! -e "$cache" ] || { exec {shrink}>"$cache" && files+=("$shrink"); }
+	done
 	drop_caches
-	shrink_slabs
+	for shrink in "${files[@]}"; do
+		echo 1 >&"$shrink"
+		exec {shrink}>&-
+	done
 }
 shrink_slabs() {
 	local cache
