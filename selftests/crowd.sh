@@ -12,7 +12,8 @@ guest_add <"$lib/inject-guest.sh"
 
 connections() {
 	attack silent 20_up listener:connections=21 ended_disconnected+20
-	attack half-open 10_up listener:connections=11 ended_rejected+10
+	# Before the connection manager reports a reject, it stops the queue pair, which may be noticed first.
+	attack half-open 10_up listener:connections=11 'ended_(rejected|disconnected)+10'
 	attack takes-no-replies ended ended_timed_out+1
 	# Whether the requester goes on with Calls, or has nothing more to say.
 	attack holds-replies ended ended_timed_out+1
@@ -297,6 +298,34 @@ too_many_pages() {
 	stalling_ends
 }
 
+# A READ that is held back while they have these pages goes on when they have gone, though nothing completes on its own
+# connection: the READ before it is still executed.
+held_back() {
+	is_served || skip "the kernel's own server has no such limit"
+	VERS=3 SIZE=1048576 stalling stalls-large $((200 / ${SLOW:-1})) 16
+	server connections=$((200 / ${SLOW:-1})) 'wait_for 60 all_have_pages $connections 1048576'
+	client 'head -c 16K /dev/zero >$MNT/$TEST/honest; sync $MNT/$TEST/honest'
+	MACHINE=server delay_events reading=600000
+	client_background executed 'dd if=$MNT/$TEST/honest of=/dev/null bs=8k count=1 iflag=direct status=none'
+	server 'wait_for 20 delayed_are 1'
+	client_background held 'dd if=$MNT/$TEST/honest of=/dev/null bs=8k skip=1 iflag=direct status=none'
+	server <<-'EOF'
+		# Its connection was the first.
+		oldest=$(ls -dv /sys/kernel/debug/rpcrdma/connection-* | sed -n 1p)
+		both_are_there() { grep -qx 'calls_outstanding 2' $oldest/connection; }
+		wait_for 20 both_are_there
+		pages_are_used_up || fail 'that took as long as the stalled connections last'
+		delayed_are 1 || fail "it was not held back: $(delayed)"
+	EOF
+	requester_stop
+	server 'wait_for 20 connections_are 1; wait_for 20 delayed_are 2'
+	delays_end server
+	client_wait executed
+	client_wait held
+	client 'umount $MNT && wait_for 10 module_unused'
+	server 'clients_gone 20'
+}
+
 test_case "connections that say nothing, are not completed, or do not last" beside_a_mount connections
 test_case "Replies that are taken slowly" beside_a_mount taken_slowly
 test_case "an honest client on a slow path" slow_path
@@ -313,6 +342,7 @@ test_case "the completion that makes room cannot post the second Send that has w
 for size in 1 4; do
 	test_case "Replies of $size MiB with more pages than a listener may have" too_many_pages $((200 / ${SLOW:-1})) $((size << 20))
 done
+test_case "a READ that is held back for such pages goes on when they are there" held_back
 for size in '4 8' '8 126' '16 8' '16 126'; do
 	# shellcheck disable=SC2086 # These are two numbers.
 	test_case "an honest client beside connections and Calls ($size) whose Replies are not taken" stalled stalls-placed $size

@@ -265,7 +265,8 @@ impl<U: QpUser> WorkItem for QueuePair<U> {
         // A server makes others when it needs them.
         let idle = if is_busy { List::new() } else { sq.idle.take() };
         sq.made = sq.made.saturating_sub(idle.len());
-        drop(sq);
+        // What the user waits for may be another connection's.
+        this.unlock(sq);
         drop(idle);
         if is_stalled {
             return this.user.qp_failed(QpFailure::Stalled);

@@ -156,7 +156,7 @@ impl<U: QpUser> QueuePair<U> {
     /// Reserves `mrs` MRs of the RDMA core's pool for a Call, if no chain is pending and
     /// `is_allowed`, which is called under the lock of the send queue, returns true. Otherwise
     /// [`QpUser::sq_available`] is called when this may have changed: when a chain has completed
-    /// and none is pending.
+    /// and none is pending, and at each run of the watchdog.
     pub(crate) fn reserve(&self, mrs: u32, is_allowed: impl FnOnce() -> bool) -> bool {
         let mut sq = self.send.lock();
         let free = sq.free_mrs.checked_sub(mrs);
