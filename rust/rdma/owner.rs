@@ -248,7 +248,7 @@ impl<U: QpUser> Drop for QpOwner<U> {
         let qp = &*self.0;
         self.disconnect();
         qp.recv.lock().is_open = false;
-        qp.close_sq();
+        self.close_sq();
         let this = Arc::as_ptr(&self.0);
         // SAFETY: The work is part of a valid object. The watchdog does not run after this.
         let was_queued = unsafe {
@@ -285,7 +285,6 @@ impl<U: QpUser> Drop for QpOwner<U> {
         // No registrations are posted any longer, and requests of the peer find no working queue
         // pair.
         qp.mrs.destroy();
-        self.drop_pending();
         let mut sq = qp.send.lock();
         let mut used = sq.posted.take();
         used.append(&mut sq.unsignalled);

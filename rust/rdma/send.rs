@@ -129,7 +129,7 @@ impl<U: QpUser> SendQueue<U> {
 
 impl<U: QpUser> QpOwner<U> {
     /// Closes the send queue, and frees the chains that are pending.
-    pub(crate) fn drop_pending(&self) {
+    pub(crate) fn close_sq(&self) {
         let mut sq = self.send.lock();
         sq.is_open = false;
         let mut pending = sq.pending.take();
@@ -204,11 +204,6 @@ impl<U: QpUser> QueuePair<U> {
             entries: self.sq_entries,
             pending: sq.pending.len(),
         }
-    }
-
-    /// Posts nothing on the send queue any more. Does not sleep.
-    pub(crate) fn close_sq(&self) {
-        self.send.lock().is_open = false;
     }
 
     /// Posts the chain that begins with `first`.

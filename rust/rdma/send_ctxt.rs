@@ -326,11 +326,11 @@ impl<U: QpUser> SendBox<'_, U> {
         let state = &mut *slot.state;
         // SAFETY: The hardware objects exist (type invariant).
         let pd = unsafe { &qp.hw().pd };
-        if !state.mrs.is_empty() || state.is_invalidating || !mrs.are_of(pd) {
+        if !U::IS_CLIENT || !state.mrs.is_empty() || state.is_invalidating || !mrs.are_of(pd) {
             return Err(SqError::Closed);
         }
-        // SAFETY: The chain is posted next, under the lock without which the MRs cannot leave the
-        // slot.
+        // SAFETY: The chain is posted next, as a client's are never pending, under the lock without
+        // which the MRs cannot leave the slot.
         let (first, registered) = unsafe { mrs.register(unsignalled, last) };
         self.ctxt.first = first;
         state.mrs = registered;

@@ -60,7 +60,8 @@ pub(super) struct ListenerShared {
     pub(super) read_pages: Atomic<u32>,
     /// Pages of Replies, until their Sends complete.
     pub(super) reply_pages: Atomic<u32>,
-    /// The limit of each. A connection without pages gets those of one message beyond it, too.
+    /// The limit of `read_pages`, and of `reply_pages`. A connection that has none may exceed it by
+    /// those of one message.
     pub(super) page_limit: u32,
     began: Instant<BootTime>,
     #[pin]
@@ -144,7 +145,7 @@ impl ListenerShared {
         self.accept_failures.increment();
         if self.may_log() {
             let why = match error {
-                EINVAL => "it has gone away",
+                EINVAL | ECONNRESET => "it has gone away",
                 ENOMEM => "memory or device resources are short",
                 ENODEV => "the device is going away, or has just come",
                 ENXIO => "its device, or the device here, allows no RDMA Reads",

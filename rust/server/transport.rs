@@ -127,7 +127,6 @@ impl SvcTransport for Connection {
         self.qp.disconnect();
         // The svc_xprt may live on for long, in a thread, a deferred Call or an nfs4_client.
         conn.drop_ready(&self.qp);
-        self.qp.drop_pending();
     }
 
     fn free(this: Arc<Self>) {
