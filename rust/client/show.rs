@@ -24,7 +24,8 @@ impl Show for XprtInner {
 fn stats(transport: &XprtInner, seq: &SeqFile) {
     transport.calls.show_calls(seq);
     transport.stats.show(seq);
-    let (ended, failed) = (*transport.ended.lock(), *transport.connect_failed.lock());
+    let ended = *transport.ended.lock();
+    let failed = *transport.connect_failed.lock();
     ended.show_counts(seq, "ended");
     failed.show_counts(seq, "connect_failed");
 }
@@ -42,7 +43,8 @@ fn connection(transport: &XprtInner, seq: &SeqFile) {
     seq_print!(seq, "max_reconnect_timeout_ms {reconnect}\n");
     let (count, age) = xprt.calls_outstanding();
     seq_print!(seq, "calls_outstanding {count}\noldest_call_ms {age}\n");
-    let (ended, failed) = (*transport.ended.lock(), *transport.connect_failed.lock());
+    let ended = *transport.ended.lock();
+    let failed = *transport.connect_failed.lock();
     ended.show_last(seq, "end");
     failed.show_last(seq, "failure");
     if let Some((version, left)) = transport.servers.highest(xprt) {

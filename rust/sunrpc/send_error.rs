@@ -44,8 +44,9 @@ impl SendError {
 ///
 /// `rqst` is valid and has a task.
 pub(super) unsafe fn end_task(rqst: *mut bindings::rpc_rqst, errno: i32) {
-    // SAFETY: `rqst` is valid and has a task (this function's contract). The error is only changed
-    // atomically, and only from 0, as here.
+    // SAFETY: `rqst` is valid and has a task (this function's contract). Others change the error
+    // atomically, too, but for `rpc_restart_call()`: an RPC that starts again may fail for what its
+    // earlier Call met.
     let status = unsafe { Atomic::from_ptr(&raw mut (*(*rqst).rq_task).tk_rpc_status) };
     // An earlier error takes precedence.
     let _ = status.cmpxchg(0, errno, Relaxed);

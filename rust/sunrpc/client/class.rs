@@ -129,7 +129,7 @@ fn allocate<T: ClientTransport>(args: &bindings::xprt_create) -> Result<OwnedXpr
             return Err(ENOMEM);
         }
         bindings::rpcrdma_init_delayed_work(&raw mut (*raw).base.work, Some(connect::work::<T>));
-        bindings::rpcrdma_init_delayed_work(&raw mut (*raw).overdue, Some(credits::overdue::<T>));
+        bindings::rpcrdma_init_overdue(&raw mut (*raw).overdue, Some(credits::overdue::<T>));
 
         let xprt = owned.as_raw();
         (*xprt).connect_timeout = msecs_to_jiffies(60_000);

@@ -65,10 +65,7 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
     // releases them.
     unsafe {
         bindings::rpcrdma_xprt_clear_connecting(raw);
-        // An attempt that has failed counts as a connection that has ended, too: a task that gets
-        // its error must not close the next connection on account of it
-        // (`xprt_conditional_disconnect`).
-        xprt.next_cookie();
+        let is_connected = outcome.is_ok();
         let status = match outcome {
             Ok(sender) => {
                 *xprt.sender::<T>() = Some(sender);
@@ -77,7 +74,6 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
                 // Others read these without a lock.
                 (&raw mut (*raw).stat.connect_count).write_volatile(count.wrapping_add(1));
                 (&raw mut (*raw).stat.connect_time).write_volatile(time.wrapping_add(elapsed));
-                xprt.set(bindings::XPRT_CONNECTED);
                 // The tasks check the connection again.
                 EAGAIN.to_errno()
             }
@@ -93,6 +89,16 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
                 errno
             }
         };
+        // For `release_request`, both at once.
+        let lock = xprt.transport_lock();
+        // An attempt that has failed counts as a connection that has ended, too: a task that gets
+        // its error must not close the next connection on account of it
+        // (`xprt_conditional_disconnect`).
+        xprt.next_cookie();
+        if is_connected {
+            xprt.set(bindings::XPRT_CONNECTED);
+        }
+        drop(lock);
         // Before unlocking, or this would wake a task that has obtained the lock, has sent its
         // Call, and waits for the Reply.
         bindings::xprt_wake_pending_tasks(raw, status);
@@ -120,11 +126,12 @@ pub(super) unsafe extern "C" fn set_connect_timeout(
     unsafe {
         if connect < (*raw).connect_timeout {
             let timeout = &raw mut (*xprt.allocation()).base.timeout;
-            // An attempt that gives up sooner would be shorter than the pause before it.
-            let least = connect.max(msecs_to_jiffies(10_000));
+            // As in the C transport the timeout of an RPC is 10 s at least. That of an attempt has
+            // no such limit.
+            let initval = connect.max(msecs_to_jiffies(10_000));
             // Others read these without the lock.
-            (&raw mut (*timeout).to_initval).write_volatile(least);
-            (&raw mut (*timeout).to_maxval).write_volatile(least);
+            (&raw mut (*timeout).to_initval).write_volatile(initval);
+            (&raw mut (*timeout).to_maxval).write_volatile(initval);
             (&raw mut (*raw).connect_timeout).write_volatile(connect);
         }
         if reconnect < (*raw).max_reconnect_timeout {

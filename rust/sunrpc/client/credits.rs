@@ -21,7 +21,8 @@ use kernel::ffi::c_int;
 
 impl Xprt {
     /// Forgets the request's credit, if it has taken that on an earlier connection: it no longer
-    /// counts, and no Reply will return it.
+    /// counts, and no Reply will return it. The answer can be trusted under the send lock and under
+    /// the transport lock: a connection begins under both.
     ///
     /// # Safety
     ///
@@ -29,8 +30,8 @@ impl Xprt {
     /// during the call.
     pub(super) unsafe fn forget_earlier_credit(&self, rqst: *mut bindings::rpc_rqst) {
         // SAFETY: Transport and request are valid. The cookie of a request is that of the
-        // connection on which it was sent last. Only the next send changes it, and a task that
-        // waits for a connection: then there is none.
+        // connection on which it was sent last. Only the next send changes it, and the task when it
+        // waits for a connection, to that of the time before the connection.
         unsafe {
             let current = (&raw const (*self.as_raw()).connect_cookie).read_volatile();
             if (*rqst).rq_connect_cookie != current || !self.is_connected() {

@@ -95,7 +95,7 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     fn timed_out(&self);
 
     /// Breaks the connection, for fault injection. Task context, possibly without the send lock;
-    /// may sleep.
+    /// does not sleep.
     fn disconnect(&self);
 
     /// Prints the rest of the transport's line of `/proc/self/mountstats`, columns 11 to 27. Must

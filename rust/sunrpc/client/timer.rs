@@ -11,9 +11,9 @@ use crate::{
 use kernel::time::msecs_to_jiffies;
 
 /// Milliseconds between two checks of the peer, for which a task that waits for a Reply wakes up.
-/// Few Calls to a server that works take as long, so there is nothing to do while all is well. With
-/// the time for which the device repeats what is not acknowledged, about as much, an outage ends
-/// the connection well before a lease of NFSv4 (90 s).
+/// Most Calls complete sooner, so a connection that works is hardly ever checked. With the time for
+/// which the device repeats what is not acknowledged, about as much, an outage ends the connection
+/// well before a lease of NFSv4 (90 s).
 const CHECK_PERIOD_MS: u32 = 5_000;
 
 /// `wait_for_reply_request`: puts the task to sleep until its Reply, or the next check of the

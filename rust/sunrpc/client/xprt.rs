@@ -154,8 +154,8 @@ impl Xprt {
         }
     }
 
-    /// The scope for what the transport allocates, which may be what memory is given back with: it
-    /// may carry the pages of a file system, or swap.
+    /// The scope in which the transport allocates: NOFS, as writing back pages may wait for this
+    /// transport, and with the reserves of memory if it carries swap.
     pub(crate) fn reclaim_scope(&self) -> ReclaimScope {
         // SAFETY: The transport is valid; the counter is an int, so it is read without tearing.
         let swapper = unsafe { (&raw const (*self.as_raw()).swapper.counter).read_volatile() };
