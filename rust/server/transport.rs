@@ -100,12 +100,12 @@ impl SvcxprtRdma {
     /// Why the connection ends.
     fn cause(&self) -> Cause {
         self.cause.copy().unwrap_or_else(|| {
-            // With iWARP that may come before the connection manager reports that the client has
-            // disconnected.
-            if self.is_flushed.load(Relaxed) {
-                Cause::Disconnected
-            } else {
-                Cause::Closed
+            // That may come before the connection manager reports a reject, for which it stops the
+            // queue pair, or with iWARP that the client has disconnected.
+            match self.is_flushed.load(Relaxed) {
+                true if self.incoming.lock().is_established => Cause::Disconnected,
+                true => Cause::Rejected,
+                false => Cause::Closed,
             }
         })
     }
