@@ -265,22 +265,19 @@ other_pages() {
 		END { print int(kib / page) }' /proc/meminfo /proc/zoneinfo
 }
 # Gives back what is only kept in reserve, so that the rest can be counted.
-give_reserves_back() {
+give_reserves_back() { shrink_slabs drop_caches; }
+# shrink_slabs [COMMAND], which runs before. The files by which slabs are shrunk are open already, or a
+# count would find those that the one before has left to RCU.
+shrink_slabs() {
 	local cache shrink files=()
-	# Open until the slabs are shrunk, or a count would find those that the one before has left to RCU.
 	for cache in /sys/kernel/slab/*/shrink; do
 		[ ! -e "$cache" ] || { exec {shrink}>"$cache" && files+=("$shrink"); }
 	done
-	drop_caches
+	"$@"
 	for shrink in "${files[@]}"; do
 		echo 1 >&"$shrink"
 		exec {shrink}>&-
 	done
-}
-shrink_slabs() {
-	local cache
-	[ -r /proc/slabinfo ] || return 0
-	for cache in /sys/kernel/slab/*/shrink; do echo 1 >"$cache"; done
 }
 # Objects in use of each kind, if this kernel tells. Areas of vmalloc stay when they are free, until
 # there are many; what they hold is among the parts.
