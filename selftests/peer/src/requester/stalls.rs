@@ -11,8 +11,12 @@ use crate::verbs::{Acceptance, Verbs, Waited};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
-    ("stalls-placed", |requester| stall(requester, &[PLACED])),
-    ("stalls-inline", |requester| stall(requester, &[INLINE])),
+    ("stalls-placed", |requester| {
+        stall(requester, &[of_many(PLACED)])
+    }),
+    ("stalls-inline", |requester| {
+        stall(requester, &[of_many(INLINE)])
+    }),
     ("stalls-slowly", |requester| stall(requester, &[SLOWLY])),
     ("stalls-reads", |requester| stall(requester, &[READS])),
     ("stalls-large", |requester| stall(requester, &[LARGE])),
@@ -102,15 +106,22 @@ const READS_BEHIND: Stall = Stall {
 
 /// READs of SIZE bytes, 4 MiB at most, into segments of the same memory, as there may be many connections.
 const LARGE: Stall = Stall {
-    receives: 1,
     memory: 4 << 20 >> 4,
     call: |verbs| {
         let size = u32::try_from(chosen("SIZE")?).map_err(|error| format!("SIZE: {error}"))?;
         results::read(&[segment_of(verbs, size / 16); 16], None, size)
     },
-    is_of_many: true,
-    ..PLACED
+    ..of_many(PLACED)
 };
+
+/// The same, of which there may be many.
+const fn of_many(stall: Stall) -> Stall {
+    Stall {
+        receives: 1,
+        is_of_many: true,
+        ..stall
+    }
+}
 
 fn placed(verbs: &mut Verbs) -> Result<Call> {
     results::read(&[segment_of(verbs, 2000); 30], None, 60_000)
