@@ -260,12 +260,15 @@ impl<U: QpUser> WorkItem for QueuePair<U> {
 
     fn run(this: Arc<Self>) {
         let mut sq = this.send.lock();
-        let is_stalled = sq.watchdog.run();
-        let is_busy = sq.watchdog.is_busy();
+        let oldest = sq.oldest();
+        let is_stalled = sq.watchdog.run(oldest);
         // A server makes others when it needs them.
-        let idle = if is_busy { List::new() } else { sq.idle.take() };
+        let idle = match oldest {
+            Some(_) => List::new(),
+            None => sq.idle.take(),
+        };
         sq.made = sq.made.saturating_sub(idle.len());
-        // What the user waits for may be another connection's.
+        // Another connection may have freed what the user waits for, and only this tells.
         this.unlock(sq);
         drop(idle);
         if is_stalled {

@@ -117,6 +117,16 @@ impl<U: QpUser> SendQueue<U> {
         }
     }
 
+    /// When the oldest chain that is under way was handed over, in runs of the watchdog.
+    pub(super) fn oldest(&self) -> Option<u32> {
+        let under_way = [&self.posted, &self.pending];
+        under_way
+            .into_iter()
+            .flat_map(List::iter)
+            .map(|ctxt| ctxt.handed)
+            .min()
+    }
+
     /// Takes the first pending chain, if there are enough free entries for it.
     fn next_pending(&mut self) -> Option<KBox<SendCtxt<U>>> {
         let entries = self.pending.first()?.entries();
@@ -285,8 +295,8 @@ impl<U: QpUser> SendBox<'_, U> {
     ) -> Result<(), SqError> {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `this` is not dropped, and does not use the context any more.
-        let (qp, ctxt) = (this.qp, unsafe { ManuallyDrop::take(&mut this.ctxt) });
-        sq.watchdog.handed(ctxt.rw.is_read());
+        let (qp, mut ctxt) = (this.qp, unsafe { ManuallyDrop::take(&mut this.ctxt) });
+        ctxt.handed = sq.watchdog.runs;
         let mut posted = Ok(());
         if sq.pending.is_empty() && ctxt.entries() <= sq.free {
             posted = qp.post_locked(&mut sq, ctxt);
@@ -352,7 +362,7 @@ unsafe impl<U: QpUser> Complete for SendCtxt<U> {
         sq.free_mrs = sq.free_mrs.saturating_add(mrs);
         sq.idle.append(&mut ctxt.covers);
         sq.idle.push_front(ctxt);
-        sq.watchdog.done(is_read);
+        sq.watchdog.done = sq.watchdog.done.wrapping_add(1);
         // Pending chains take the entries that are free now. Bounded: each takes at least one, and
         // there are at most `sq_entries`.
         let mut posted = Ok(());

@@ -44,6 +44,8 @@ pub(super) struct SendCtxt<U: QpUser> {
     pub(super) covers: List<Self>,
     /// Identifies the chain in trace events.
     pub(super) cid: u32,
+    /// How often the watchdog had run when the chain was handed over.
+    pub(super) handed: u32,
     pub(super) data: U::Send,
 }
 
@@ -74,6 +76,7 @@ impl<U: QpUser> SendCtxt<U> {
             first: null_mut(),
             covers: List::new(),
             cid: 0,
+            handed: 0,
             data: U::Send::default(),
         };
         Ok(KBox::new(ctxt, flags)?)
@@ -186,7 +189,7 @@ impl<U: QpUser> QueuePair<U> {
         let mut error = SqError::NoMem;
         if ctxt.is_none() && U::IS_CLIENT {
             // The last idle context is posted signalled, or put back by `SendBox::drop`; either
-            // calls `unlock`.
+            // calls `unlock`, or the connection ends.
             sq.wants_sq = true;
             self.user.sq_full();
             error = SqError::Full;
