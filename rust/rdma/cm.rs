@@ -77,7 +77,7 @@ impl RawCmId {
     /// # Safety
     ///
     /// `handler` may be called with any event, for an identifier with a context that points to a
-    /// `T`. It destroys no identifier, and returns nonzero only after [`Self::disown`].
+    /// `T`. It destroys no identifier, and returns nonzero only after [`CmId::disown`].
     ///
     /// # Errors
     ///
@@ -104,34 +104,8 @@ impl RawCmId {
             )
         })?;
         let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
-        // SAFETY: The identifier was just created with this context.
-        Ok(unsafe { Self::adopt(ptr, context) })
-    }
-
-    /// Takes over an identifier that the connection manager created with this context.
-    ///
-    /// # Safety
-    ///
-    /// The identifier has no other owner, and its context is the pointer of `context`.
-    unsafe fn adopt(ptr: NonNull<bindings::rdma_cm_id>, context: Arc<dyn Send + Sync>) -> Self {
-        // INVARIANT: The identifier has no other owner, and this is its context (this function's
-        // contract).
-        Self { ptr, context }
-    }
-
-    /// Leaves the identifier to another owner: a new one, or the connection manager, which destroys
-    /// it once the running event handler has returned nonzero.
-    ///
-    /// # Safety
-    ///
-    /// The identifier has another context already, or the caller is the handler of one of its
-    /// events, and returns nonzero. The caller has another reference to the context if it still
-    /// uses that.
-    unsafe fn disown(self) {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not used any longer. No further handler of the identifier uses the
-        // context (this function's contract).
-        drop(unsafe { core::ptr::read(&this.context) });
+        // INVARIANT: The identifier was just created with this context.
+        Ok(Self { ptr, context })
     }
 
     /// The C pointer.
@@ -255,36 +229,40 @@ impl CmId<Bound> {
         ptr: NonNull<bindings::rdma_cm_id>,
         context: Arc<dyn Send + Sync>,
     ) -> Self {
-        // INVARIANT: It was created for the device on which the request arrived, and delays the
+        // INVARIANT: The identifier has no other owner, and this is its context (this function's
+        // contract). It was created for the device on which the request arrived, and delays the
         // device's removal as long as it exists.
-        // SAFETY: This function has the same contract.
-        Self(unsafe { RawCmId::adopt(ptr, context) }, PhantomData)
+        Self(RawCmId { ptr, context }, PhantomData)
     }
 
-    /// As [`RawCmId::disown`].
+    /// Leaves the identifier to the connection manager, which destroys it once the running event
+    /// handler has returned nonzero.
     ///
     /// # Safety
     ///
-    /// That of [`RawCmId::disown`].
+    /// The caller is the handler of one of its events, and returns nonzero. It has another
+    /// reference to the context if it still uses that.
     pub(super) unsafe fn disown(self) {
-        // SAFETY: This function has the same contract.
-        unsafe { self.0.disown() };
+        let this = ManuallyDrop::new(self.0);
+        // SAFETY: `this` is not used any longer. No further handler of the identifier uses the
+        // context (this function's contract).
+        drop(unsafe { core::ptr::read(&this.context) });
     }
 
     /// Redirects the events to `handler`. Waits for an event handler that is running. May sleep.
-    pub(super) fn with_handler<H: CmHandler>(self, handler: Arc<H>) -> Self {
-        let (ptr, context) = (self.0.ptr, Arc::as_ptr(&handler));
-        // SAFETY: The identifier is valid, and belongs to `self` until that is disowned, and then
-        // to the new object. No handler runs while the lock is held; later ones have the new
-        // context.
+    pub(super) fn with_handler<H: CmHandler>(mut self, handler: Arc<H>) -> Self {
+        let id = self.as_raw();
+        // SAFETY: The identifier is valid. No handler runs while the lock is held; later ones have
+        // the new context.
         unsafe {
-            bindings::rdma_lock_handler(ptr.as_ptr());
-            (*ptr.as_ptr()).context = context.cast_mut().cast();
-            (*ptr.as_ptr()).event_handler = Some(event_handler::<H>);
-            bindings::rdma_unlock_handler(ptr.as_ptr());
-            self.disown();
-            Self::adopt(ptr, handler)
+            bindings::rdma_lock_handler(id);
+            (*id).context = Arc::as_ptr(&handler).cast_mut().cast();
+            (*id).event_handler = Some(event_handler::<H>);
+            bindings::rdma_unlock_handler(id);
         }
+        // INVARIANT: This is its context now.
+        self.0.context = handler;
+        self
     }
 
     /// Starts to resolve the route, giving up after `timeout_ms` milliseconds.
