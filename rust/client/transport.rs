@@ -65,9 +65,11 @@ pub(crate) struct XprtInner {
 }
 
 impl XprtInner {
-    /// Makes sunrpc close the connection, if there is one, for this cause. Does not sleep.
-    fn force_disconnect(&self, cause: Cause) {
-        if let Some(qp) = &*self.current.lock() {
+    /// Makes sunrpc close the connection for this cause, if there is one and `is_due` says so. Does
+    /// not sleep.
+    fn force_disconnect(&self, cause: Cause, is_due: impl FnOnce() -> bool) {
+        let current = self.current.lock();
+        if let Some(qp) = current.as_ref().filter(|_| is_due()) {
             qp.user().state.force_disconnect(cause);
         }
     }
@@ -148,7 +150,7 @@ impl ClientTransport for RpcrdmaXprt {
     }
 
     fn fence(&self, rqst: &Rqst) {
-        // Otherwise the Call had no chunks, or its Reply has invalidated them.
+        // Otherwise no MR is mapped over its memory.
         if !rqst.exposure().is_over() {
             let qp = self.current.lock().clone();
             if let Some(qp) = qp {
@@ -161,12 +163,12 @@ impl ClientTransport for RpcrdmaXprt {
         matches!(&*self.current.lock(), Some(qp) if qp.user().may_check_peer() && qp.check_peer())
     }
 
-    fn timed_out(&self) {
-        self.force_disconnect(Cause::RpcTimeout);
+    fn timed_out(&self, is_due: impl FnOnce() -> bool) {
+        self.force_disconnect(Cause::RpcTimeout, is_due);
     }
 
     fn disconnect(&self) {
-        self.force_disconnect(Cause::Injected);
+        self.force_disconnect(Cause::Injected, || true);
     }
 
     fn print_stats(&self, seq: &SeqFile) {

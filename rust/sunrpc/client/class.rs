@@ -244,7 +244,7 @@ mod tests {
             false
         }
 
-        fn timed_out(&self) {}
+        fn timed_out(&self, _is_due: impl FnOnce() -> bool) {}
 
         fn disconnect(&self) {}
 

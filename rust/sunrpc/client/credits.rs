@@ -124,8 +124,8 @@ pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
     }
 }
 
-/// Closes the connection if all credits belong to killed Calls, whose Replies are overdue. On the
-/// class's queue, again and again while any credits do.
+/// Closes the connection if all credits belong to killed Calls, whose Replies are overdue; if
+/// these are not overdue yet, queues itself again. On the class's queue.
 ///
 /// # Safety
 ///
@@ -139,11 +139,14 @@ pub(super) unsafe extern "C" fn overdue<T: ClientTransport>(work: *mut bindings:
         let xprt = Xprt::from_raw(allocation.cast());
         (xprt, xprt.transport::<T>())
     };
-    match xprt.time_left(xprt.reply_timeout()) {
-        None => {}
-        Some(0) => transport.timed_out(),
+    let mut left = None;
+    transport.timed_out(|| {
+        left = xprt.time_left(xprt.reply_timeout());
+        left == Some(0)
+    });
+    if let Some(left) = left.filter(|left| *left != 0) {
         // SAFETY: Setup has initialised the work.
-        Some(left) => unsafe { xprt.enqueue(&raw mut (*xprt.allocation()).overdue, left) },
+        unsafe { xprt.enqueue(&raw mut (*xprt.allocation()).overdue, left) };
     }
 }
 

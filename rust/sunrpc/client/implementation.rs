@@ -90,9 +90,10 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// if that would not be noticed. Does not sleep.
     fn check_peer(&self) -> bool;
 
-    /// A request has timed out: a new connection is to show whether the peer can be reached. Does
-    /// not sleep.
-    fn timed_out(&self);
+    /// A request has timed out, or a killed one has had no Reply for as long: a new connection is
+    /// to show whether the peer can be reached. If there is a connection, calls `is_due` while that
+    /// cannot become another one, and does nothing if it returns false. Does not sleep.
+    fn timed_out(&self, is_due: impl FnOnce() -> bool);
 
     /// Breaks the connection, for fault injection. Task context, possibly without the send lock;
     /// does not sleep.

@@ -97,7 +97,7 @@ pub(super) unsafe extern "C" fn timer<T: ClientTransport>(
         let may_be_dropped = (*raw_rqst).rq_ntrans > 1
             || (*task).tk_flags & SOFT != 0 && (*task).tk_flags & NO_RETRANS == 0;
         if is_late && (is_over || !is_checked || may_be_dropped) {
-            return transport.timed_out();
+            return transport.timed_out(|| rqst.is_of_connection());
         }
         let _lock = xprt.queue_lock();
         (*task).tk_status = 0;
