@@ -15,8 +15,8 @@
 //! any          -> Closed        the connection has ended
 //! ```
 //!
-//! MRs that cannot be invalidated wait for the end of the connection. An RPC that waits with them
-//! is sent again on the next connection.
+//! If LOCAL_INV cannot be posted the MRs stay in the slot until [`shut_down`]. An RPC that waits for
+//! them is then sent again.
 
 use super::{ep::Ep, mr_pool::MrPool, reply::PendingReply};
 use crate::{

@@ -91,7 +91,7 @@ impl EpLimits {
             let caps = QpCaps {
                 send_size: own.send.bytes().max(least),
                 recv_size: own.receive.bytes().max(least),
-                // As many as are promised are posted while the rest waits for a batch.
+                // While fewer than a batch wait to be posted, all that are promised are posted.
                 max_recv_wr: receives.saturating_add(recv_batch - 1),
                 recv_batch,
                 max_send_wr: for_sends.saturating_add(for_others),

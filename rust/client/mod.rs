@@ -19,9 +19,8 @@
 //! [`transport::RpcrdmaXprt`] exists as long as the mount. [`ep::Ep`] exists only while a
 //! connection does, and owns everything that is bound to a device.
 //!
-//! Lock order: the send lock of sunrpc, then `RpcrdmaXprt::current`, then the slot of a Call's MRs,
-//! then the send queue. `RpcrdmaXprt::current`, then `EpState::status`, then the transport lock of
-//! sunrpc. All others are leaves.
+//! Documentation/architecture.rst follows a Call through these files; lifetimes.rst there has the
+//! order of locks, and the contexts.
 
 mod bad_reply;
 mod connect;

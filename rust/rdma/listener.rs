@@ -39,7 +39,7 @@ pub(crate) trait ListenHandler: Send + Sync + 'static {
     fn withdrawn(&self, peer: &SocketAddress);
 
     /// The listener's address has moved to another device, or its device is being removed, which
-    /// waits until the listener is dropped. No further connect requests arrive.
+    /// waits until the listener is dropped, which rejects the requests that still arrive.
     fn address_changed(this: &Arc<Self>);
 }
 

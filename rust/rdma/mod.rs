@@ -35,10 +35,6 @@
 //! on the RDMA core's workqueue, one at a time for each queue pair. CM event handlers run on the
 //! CM's workqueues with the identifier's mutex held.
 //!
-//! Lock order: the slot of a Call's MRs, then the send queue, under which chains are posted. The
-//! receive queue, under which Receives are posted, the list of devices, and a device's list of
-//! users are leaf locks.
-//!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 

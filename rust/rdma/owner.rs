@@ -71,8 +71,8 @@ impl<U: QpUser> CqContext<'_, U> {
     /// thus over: the datagram that it waits for may be lost. Does not sleep.
     pub(crate) fn notify_established(&self) {
         // SAFETY: A completion is being handled, so the identifier is valid; it was accepted. An
-        // error means that the connection is established or ends, or that memory is short; the next
-        // message notifies it again. With iWARP it needs no notification.
+        // error means that the connection is established or ends, or that memory is short: the CM
+        // repeats its reply then, and the peer its answer. With iWARP no notification is needed.
         let _ = unsafe {
             bindings::rdma_notify(
                 self.qp().hw().id.as_raw(),

@@ -28,8 +28,8 @@ use kernel::{
     sync::{Arc, SpinLockGuard},
 };
 
-/// How many Receives a server posts together: ringing the doorbell costs the same for one as for
-/// many. As many idle ones are kept.
+/// The most Receives that are posted together: ringing the doorbell costs the same for one as for
+/// many. A server keeps as many idle ones.
 pub(crate) const RECV_BATCH: u32 = 8;
 
 /// A buffer for one message, and the work request that posts it.
@@ -74,7 +74,7 @@ pub(super) struct RecvQueue<U: QpUser> {
     pub(super) is_open: bool,
     pub(super) idle: List<RecvCtxt<U>>,
     pub(super) posted: List<RecvCtxt<U>>,
-    /// How many exist.
+    /// How many exist, until the connection ends.
     made: u32,
 }
 

@@ -199,7 +199,7 @@ impl SvcxprtRdma {
             drop(incoming);
             return qp.put_recv(ctxt);
         }
-        // It goes before those that are not read yet, and one of these may be held back.
+        // If the first of `ready` is held back no thread may be awake, and this one goes before.
         let is_first = incoming.reads_done.first().is_none();
         incoming.reads_done.push_back(ctxt);
         if is_first {

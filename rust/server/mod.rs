@@ -18,17 +18,8 @@
 //! show.rs          its files under debugfs
 //! ```
 //!
-//! A Call goes through these threads: the completion of its Receive decodes and queues it; a thread
-//! of nfsd takes it, and posts RDMA Reads for what is not inline; their completion queues it again;
-//! another thread executes it, and hands over the Reply; the completion of that gives pages and
-//! entries of the send queue back. Completions neither sleep nor allocate memory. No thread of nfsd
-//! waits for the peer: a chain that the send queue has too few free entries for is pending, and the
-//! completion that frees entries posts it.
-//!
-//! Lock order: `SvcxprtRdma::incoming`, then the lock of the send queue, that of the receive queue,
-//! or those of svc_xprt_enqueue(). `Bc`, then sunrpc's `queue_lock`, then its `transport_lock`. The
-//! listener's (`SvcRdmaListener::state`) is held while it begins and stops listening. All others
-//! are leaves.
+//! Documentation/architecture.rst follows a Call through these files; lifetimes.rst there has the
+//! order of locks, and the contexts.
 
 mod accept;
 mod backchannel;

@@ -100,8 +100,8 @@ impl SvcxprtRdma {
     /// Why the connection ends.
     fn cause(&self) -> Cause {
         self.cause.copy().unwrap_or_else(|| {
-            // That may come before the connection manager reports a reject, for which it stops the
-            // queue pair, or with iWARP that the client has disconnected.
+            // A flush can be handled before the connection manager reports why: a reject, or with
+            // iWARP that the client has disconnected.
             match self.is_flushed.load(Relaxed) {
                 true if self.incoming.lock().is_established => Cause::Disconnected,
                 true => Cause::Rejected,

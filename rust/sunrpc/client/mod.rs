@@ -12,9 +12,10 @@
 //! | `print_stats` | [`ClientTransport::print_stats`] |
 //! | `wait_for_reply_request` | [`timer`] |
 //! | `timer` | [`timer`], [`ClientTransport::check_peer`], [`ClientTransport::timed_out`] |
+//! | `prepare_request`, `release_request` | [`credits`], with [`ClientTransport::timed_out`] |
 //! | `inject_disconnect` | [`ClientTransport::disconnect`] |
 //! | `bc_*` | [`ops`], with [`Backchannel`] and [`ClientTransport::backward_payload`] |
-//! | all others | sunrpc's own functions, or [`ops`] without the transport's help |
+//! | all others | sunrpc's own functions, or this folder without the transport's help |
 //!
 //! Lock order: the send lock (sunrpc's `XPRT_LOCKED` bit), then `queue_lock`, then
 //! `transport_lock`; `bc_pa_lock` is a leaf.

@@ -113,8 +113,8 @@ impl<'a> Receiving<'a> {
     ///
     /// There is no tail: nfsd assumes none, as other transports have none. Its reply cache and
     /// nfsd4_vbuf_from_vector() would take what a page held before for the bytes after `page_len`.
-    /// Without Read chunks the head has a page at most: gss_read_proxy_verf() copies a token from
-    /// the head to one page. A Call with such a token has no Read chunk.
+    /// Without Read chunks the head has a page at most: gss_read_proxy_verf() of Linux 7.2
+    /// copies a token from the head to one page. A Call with such a token has no Read chunk.
     fn accept<M: OwnedMessage>(&mut self, call: SvcCall<M>) -> Result<c_int> {
         let SvcCall {
             mut message,
