@@ -29,6 +29,8 @@ class Terminal(Case):
                 os.environ.pop(name, None)
             os.environ["TERM"] = term
             sys.stdout = open(1, "w")
+            # A shell that runs the tests in the background has it ignored.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             # What the parent has to do first.
             os.read(0, 1)
             os._exit(main(["--root", str(self.root), *words]))
