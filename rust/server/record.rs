@@ -4,7 +4,7 @@
 
 use crate::{
     debugfs::{File, Show, WithFiles},
-    error::{describe, Cause},
+    error::{describe, why_not_accepted, Cause},
     proto::{responder::unanswerable::UnanswerableCalls, wire::header::Xid},
     stats::{Counter, Ends},
     sunrpc::{self, ClassUser, Host, SocketAddress},
@@ -144,14 +144,7 @@ impl ListenerShared {
         trace::svcrdma_accept_err(self.number, error.to_errno());
         self.accept_failures.increment();
         if self.may_log() {
-            let why = match error {
-                EINVAL | ECONNRESET => "it has gone away",
-                ENOMEM => "memory or device resources are short",
-                ENODEV => "the device is going away, or has just come",
-                ENXIO => "its device, or the device here, allows no RDMA Reads",
-                ERANGE => "the queues of the device are too short for nfsd's max_block_size",
-                _ => "the device refused a request",
-            };
+            let why = why_not_accepted(error);
             pr_warn!("client {peer}: cannot accept its connection: {why} ({error:?})\n");
         }
     }
