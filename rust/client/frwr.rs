@@ -15,8 +15,8 @@
 //! any          -> Closed        the connection has ended
 //! ```
 //!
-//! If LOCAL_INV cannot be posted the MRs stay in the slot until [`shut_down`]. An RPC that waits for
-//! them is then sent again.
+//! If LOCAL_INV cannot be posted, the MRs stay in the slot until [`shut_down`]. An RPC that waits
+//! for them is then sent again.
 
 use super::{ep::Ep, mr_pool::MrPool, reply::PendingReply};
 use crate::{
