@@ -16,9 +16,6 @@
 //! | `inject_disconnect` | [`ClientTransport::disconnect`] |
 //! | `bc_*` | [`ops`], with [`Backchannel`] and [`ClientTransport::backward_payload`] |
 //! | all others | sunrpc's own functions, or this folder without the transport's help |
-//!
-//! Lock order: the send lock (sunrpc's `XPRT_LOCKED` bit), then `queue_lock`, then
-//! `transport_lock`; `bc_pa_lock` is a leaf.
 
 mod backchannel;
 mod buffer;

@@ -5,8 +5,6 @@
 //! sunrpc sends these Calls through a transport of their own; a connection has at most one. The
 //! completion handlers of the connection match its Replies with the requests of that transport: all
 //! threads of nfsd may be waiting for the result of a Call.
-//!
-//! Lock order: the lock of [`Bc`], then sunrpc's `queue_lock`, then its `transport_lock`.
 
 use crate::{
     bindings,
