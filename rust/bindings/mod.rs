@@ -39,7 +39,7 @@ mod memory;
 mod pages;
 mod shared;
 pub(crate) use memory::{Exposable, Exposed, Exposure, Location, RegionSize};
-pub(crate) use pages::{total_pages, PageRange, PageVec};
+pub(crate) use pages::{total_pages, PageRange, PageVec, PAGE_BYTES};
 pub(crate) use shared::{Host, Net, OwnedMessage, SocketAddress};
 
 include!(env!("RPCRDMA_BINDINGS"));

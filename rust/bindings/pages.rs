@@ -8,7 +8,7 @@ use kernel::{alloc::Flags, page::PAGE_SIZE, prelude::*};
 
 /// Bytes in a page.
 // CAST: No page has as many as a u32 can count.
-const PAGE_BYTES: u32 = PAGE_SIZE as u32;
+pub(crate) const PAGE_BYTES: u32 = PAGE_SIZE as u32;
 
 /// Pages of memory that the machine has.
 pub(crate) fn total_pages() -> u32 {
@@ -100,14 +100,14 @@ impl PageVec {
     }
 
     /// The part of each page that has bytes of `range`, as far as there are such pages.
-    fn parts(&self, range: PageRange) -> impl Iterator<Item = (NonNull<page>, usize, usize)> + '_ {
+    fn parts(&self, range: PageRange) -> impl Iterator<Item = (NonNull<page>, u32, u32)> + '_ {
         let PageRange {
             index,
             mut offset,
             length: mut left,
         } = range;
         self.0.iter().skip(index).map_while(move |&page| {
-            let (start, length) = (offset, left.min(PAGE_SIZE.saturating_sub(offset)));
+            let (start, length) = (offset, left.min(PAGE_BYTES.saturating_sub(offset)));
             offset = 0;
             left = left.saturating_sub(length);
             (length != 0).then_some((page, start, length))
@@ -127,7 +127,6 @@ impl PageVec {
         let (before, mut left) = (vecs.len(), range.length);
         for (page, start, length) in self.parts(range) {
             left = left.saturating_sub(length);
-            let (start, length) = (u32::try_from(start)?, u32::try_from(length)?);
             let last = vecs.get_mut(before..).and_then(|vecs| vecs.last_mut());
             match last.filter(|last| is_behind(last, page)) {
                 Some(last) if last.bv_len.saturating_add(length) <= MOST => {
@@ -151,10 +150,13 @@ impl PageVec {
 
     /// Copies `from` to the bytes that begin at `offset`; returns whether these are within the
     /// pages.
-    pub(crate) fn copy_in(&mut self, offset: usize, from: &[u8]) -> bool {
-        let mut from = from;
-        for (page, start, length) in self.parts(PageRange::at(offset, from.len())) {
-            let (now, later) = from.split_at(length.min(from.len()));
+    pub(crate) fn copy_in(&mut self, offset: u32, mut from: &[u8]) -> bool {
+        let Ok(length) = u32::try_from(from.len()) else {
+            return false;
+        };
+        for (page, start, length) in self.parts(PageRange::at(offset, length)) {
+            // CAST: A u32 always fits the kernel's usize.
+            let (now, later) = from.split_at((length as usize).min(from.len()));
             let now_at = now.as_ptr().cast();
             // SAFETY: By the type's invariant the page is valid; the part lies within it. C copies,
             // for which it does not matter whether others use the page as well.
@@ -189,33 +191,33 @@ pub(crate) struct PageRange {
     /// The first page.
     pub(crate) index: usize,
     /// Where the bytes begin in it, less than the size of a page.
-    pub(crate) offset: usize,
+    pub(crate) offset: u32,
     /// How many there are, in as many pages as it takes.
-    pub(crate) length: usize,
+    pub(crate) length: u32,
 }
 
 impl PageRange {
     /// The `length` bytes from byte `offset` of all pages on.
-    pub(crate) const fn at(offset: usize, length: usize) -> Self {
+    pub(crate) const fn at(offset: u32, length: u32) -> Self {
         Self {
-            index: offset / PAGE_SIZE,
-            offset: offset % PAGE_SIZE,
+            // CAST: A u32 always fits the kernel's usize.
+            index: (offset / PAGE_BYTES) as usize,
+            offset: offset % PAGE_BYTES,
             length,
         }
     }
 
     /// The same bytes in consecutive ranges of up to `most` pages each.
     pub(crate) fn split(self, most: NonZeroU32) -> impl Iterator<Item = Self> {
-        // CAST: A u32 always fits the kernel's usize.
-        let most = (most.get() as usize).saturating_mul(PAGE_SIZE);
+        let most = most.get().saturating_mul(PAGE_BYTES);
         let mut rest = self;
         core::iter::from_fn(move || {
             let length = rest.length.min(most.saturating_sub(rest.offset));
             let range = Self { length, ..rest };
-            let end = rest.offset.saturating_add(length);
+            let end = Self::at(rest.offset.saturating_add(length), 0);
             rest = Self {
-                index: rest.index.saturating_add(end / PAGE_SIZE),
-                offset: end % PAGE_SIZE,
+                index: rest.index.saturating_add(end.index),
+                offset: end.offset,
                 length: rest.length.saturating_sub(length),
             };
             (length != 0).then_some(range)
@@ -267,12 +269,12 @@ mod tests {
     #[test]
     fn a_range_is_described_page_by_page() {
         let pages = pages(32);
-        let last = 32 * PAGE_SIZE - 1;
+        let last = 32 * PAGE_BYTES - 1;
         for (at, length) in [
             (0, 1),
-            (0, PAGE_SIZE),
-            (PAGE_SIZE - 1, 2),
-            (3 * PAGE_SIZE + 8, 5 * PAGE_SIZE),
+            (0, PAGE_BYTES),
+            (PAGE_BYTES - 1, 2),
+            (3 * PAGE_BYTES + 8, 5 * PAGE_BYTES),
             (1, last - 1),
             (last, 1),
             (0, last + 1),
@@ -285,7 +287,7 @@ mod tests {
             walk(&vecs, |page, offset, length| {
                 let (found, start, bytes) = expected.next().unwrap();
                 assert!(page == found.as_ptr());
-                assert_eq!((offset as usize, length as usize), (start, bytes));
+                assert_eq!((offset, length), (start, bytes));
             });
             assert!(expected.next().is_none());
             assert!(vecs.len() <= pages.parts(range).count());
@@ -304,21 +306,21 @@ mod tests {
         };
         assert!(split(5, 0, 4).is_empty());
         assert!(split(5, 9, 1)[..] == [PageRange::at(5, 9)]);
-        assert!(split(8, 3 * PAGE_SIZE, u32::MAX)[..] == [PageRange::at(8, 3 * PAGE_SIZE)]);
+        assert!(split(8, 3 * PAGE_BYTES, u32::MAX)[..] == [PageRange::at(8, 3 * PAGE_BYTES)]);
         assert!(
-            split(PAGE_SIZE, 4 * PAGE_SIZE, 2)[..]
+            split(PAGE_BYTES, 4 * PAGE_BYTES, 2)[..]
                 == [
-                    PageRange::at(PAGE_SIZE, 2 * PAGE_SIZE),
-                    PageRange::at(3 * PAGE_SIZE, 2 * PAGE_SIZE)
+                    PageRange::at(PAGE_BYTES, 2 * PAGE_BYTES),
+                    PageRange::at(3 * PAGE_BYTES, 2 * PAGE_BYTES)
                 ]
         );
-        let ranges = split(PAGE_SIZE - 1, 4 * PAGE_SIZE, 2);
+        let ranges = split(PAGE_BYTES - 1, 4 * PAGE_BYTES, 2);
         assert!(
             ranges[..]
                 == [
-                    PageRange::at(PAGE_SIZE - 1, PAGE_SIZE + 1),
-                    PageRange::at(2 * PAGE_SIZE, 2 * PAGE_SIZE),
-                    PageRange::at(4 * PAGE_SIZE, PAGE_SIZE - 1),
+                    PageRange::at(PAGE_BYTES - 1, PAGE_BYTES + 1),
+                    PageRange::at(2 * PAGE_BYTES, 2 * PAGE_BYTES),
+                    PageRange::at(4 * PAGE_BYTES, PAGE_BYTES - 1),
                 ]
         );
     }
@@ -335,9 +337,9 @@ mod tests {
             assert!(pages.append_to(&mut vecs, first) == Ok(()));
         }
         for (range, error) in [
-            (PageRange::at(PAGE_SIZE - 1, 2), ENOMEM),
-            (PageRange::at(3 * PAGE_SIZE, PAGE_SIZE + 1), EINVAL),
-            (PageRange::at(5 * PAGE_SIZE, 1), EINVAL),
+            (PageRange::at(PAGE_BYTES - 1, 2), ENOMEM),
+            (PageRange::at(3 * PAGE_BYTES, PAGE_BYTES + 1), EINVAL),
+            (PageRange::at(5 * PAGE_BYTES, 1), EINVAL),
         ] {
             assert!(pages.append_to(&mut vecs, range) == Err(error));
             vecs.truncate(room - 1);

@@ -276,7 +276,7 @@ void *rpcrdma_page_address(const struct page *page)
 	return page_address(page);
 }
 
-void rpcrdma_memcpy_to_page(struct page *page, size_t offset, const void *from, size_t length)
+void rpcrdma_memcpy_to_page(struct page *page, u32 offset, const void *from, size_t length)
 {
 	memcpy_to_page(page, offset, from, length);
 }

@@ -108,14 +108,13 @@ impl RwList {
         pages.append_to(&mut self.vecs, range)?;
         let vecs = self.vecs.get(first..).ok_or(EINVAL)?;
         let count = u32::try_from(vecs.len())?;
-        let size = u32::try_from(range.length)?;
         let ctx = MaybeUninit::uninit();
         let ctxt = RwCtxt { ctx, first, count };
         self.ctxts.push_within_capacity(ctxt).map_err(|_| ENOMEM)?;
         // From here on it does not move.
         let ctxt = self.ctxts.last_mut().ok_or(EINVAL)?;
         let iter = bindings::bvec_iter {
-            bi_size: size,
+            bi_size: range.length,
             ..pin_init::zeroed()
         };
         // SAFETY: The queue pair is valid. The vectors describe that many bytes of pages that stay,

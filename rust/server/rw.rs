@@ -104,7 +104,7 @@ fn map_reads<'a>(qp: &'a Owner, ctxt: &RecvBox, rqst: &mut Receiving<'_>) -> Res
     let elements = count.saturating_add(ranges);
     conn.wait_for_memory(|| send_ctxt.reserve_rw(DataDirection::FromDevice, ranges, elements))?;
     for (at, mut segment) in call.reads() {
-        let range = PageRange::at(usize::try_from(at)?, usize::try_from(segment.length)?);
+        let range = PageRange::at(at, segment.length);
         add(qp, &mut send_ctxt, range, &mut segment)?;
     }
     Ok(send_ctxt)
@@ -159,11 +159,8 @@ fn fill_gaps(call: &ReceivedCall<'_>, pages: &mut PageVec) -> bool {
                 .and_then(|length| [0; 3].as_slice().get(..length)),
             Source::Inline(_) | Source::Read { .. } => return true,
         };
-        let at = usize::try_from(piece.at.saturating_sub(head));
-        match (at, bytes) {
-            (Ok(at), Some(bytes)) => pages.copy_in(at, bytes),
-            _ => false,
-        }
+        let at = piece.at.saturating_sub(head);
+        bytes.is_some_and(|bytes| pages.copy_in(at, bytes))
     })
 }
 
@@ -193,8 +190,8 @@ pub(super) fn add_writes(
     conn.wait_for_memory(|| ctxt.reserve_rw(DataDirection::ToDevice, ranges, elements))?;
     for (index, (at, mut target)) in (0..).zip(plan.rdma_writes(call)) {
         trace::svcrdma_encode_wseg(qp.cq_number, cid, index, 0, target);
-        let (start, length) = (usize::try_from(at)?, usize::try_from(target.length)?);
-        layout.for_each_range(start, length, |range| add(qp, ctxt, range, &mut target))?;
+        let length = target.length;
+        layout.for_each_range(at, length, |range| add(qp, ctxt, range, &mut target))?;
     }
     Ok(())
 }
@@ -205,7 +202,7 @@ fn add(qp: &Qp, ctxt: &mut SendBox<'_>, range: PageRange, segment: &mut Segment)
         let (handle, offset) = (segment.handle, segment.offset);
         qp.user()
             .wait_for_memory(|| ctxt.add(range, handle, offset))?;
-        segment.offset = offset.wrapping_add(u64::try_from(range.length)?);
+        segment.offset = offset.wrapping_add(range.length.into());
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 
 use super::xprt::SvcXprt;
 use crate::{
-    bindings::{self, OwnedMessage, PageRange, PageVec},
+    bindings::{self, OwnedMessage, PageRange, PageVec, PAGE_BYTES},
     sunrpc::XdrBuf,
 };
 use core::{marker::PhantomData, ops::Range, ptr::NonNull};
@@ -284,14 +284,10 @@ impl Replying<'_> {
         if count > self.pages().len() {
             return Err(EIO);
         }
-        // CAST: Unsigned ints always fit the kernel's usize.
         let layout = ResultLayout([
-            (head, res.head[0].iov_len),
-            (
-                Some((data.start, res.page_base as usize)),
-                res.page_len as usize,
-            ),
-            (tail, res.tail[0].iov_len),
+            (head, u32::try_from(res.head[0].iov_len)?),
+            (Some((data.start, res.page_base)), res.page_len),
+            (tail, u32::try_from(res.tail[0].iov_len)?),
         ]);
         reserve(pages, count)?;
         let rqst = self.rqst.as_ptr();
@@ -355,14 +351,14 @@ impl Replying<'_> {
 
     /// Where the bytes of a vector start among the thread's pages: page and offset, if it has bytes
     /// and these are in one page.
-    fn linear(&self, vec: &bindings::kvec) -> Option<(usize, usize)> {
+    fn linear(&self, vec: &bindings::kvec) -> Option<(usize, u32)> {
         let offset = vec.iov_base.addr() % PAGE_SIZE;
         if vec.iov_len == 0 || offset.saturating_add(vec.iov_len) > PAGE_SIZE {
             return None;
         }
         // SAFETY: Head and tail are in the linear map.
         let page = unsafe { bindings::rpcrdma_virt_to_page(vec.iov_base) };
-        Some((self.position(page)?, offset))
+        Some((self.position(page)?, u32::try_from(offset).ok()?))
     }
 }
 
@@ -370,7 +366,7 @@ impl Replying<'_> {
 /// tail. For each the first page and the offset from its start, if they are in these pages, and the
 /// length.
 #[derive(Clone, Copy)]
-pub(crate) struct ResultLayout([(Option<(usize, usize)>, usize); 3]);
+pub(crate) struct ResultLayout([(Option<(usize, u32)>, u32); 3]);
 
 impl ResultLayout {
     /// Passes to `each` where the `length` bytes from `at` on are: in the head, the pages, and the
@@ -381,8 +377,8 @@ impl ResultLayout {
     /// `EIO` if not all of them are in pages that were moved, or that of `each`.
     pub(crate) fn for_each_range(
         &self,
-        at: usize,
-        length: usize,
+        at: u32,
+        length: u32,
         mut each: impl FnMut(PageRange) -> Result,
     ) -> Result {
         let (mut skip, mut left) = (at, length);
@@ -411,7 +407,8 @@ impl ResultLayout {
     pub(crate) fn part_count(&self) -> usize {
         let [_, (start, length), _] = self.0;
         let end = start.map_or(0, |(_, offset)| offset.saturating_add(length));
-        end.div_ceil(PAGE_SIZE).saturating_add(2)
+        // CAST: A u32 always fits the kernel's usize.
+        (end.div_ceil(PAGE_BYTES) as usize).saturating_add(2)
     }
 }
 
@@ -420,15 +417,11 @@ impl ResultLayout {
 mod tests {
     use super::*;
 
-    fn layout(head: Option<(usize, usize)>, tail: Option<(usize, usize)>) -> ResultLayout {
-        ResultLayout([(head, 40), (Some((1, 10)), 2 * PAGE_SIZE), (tail, 8)])
+    fn layout(head: Option<(usize, u32)>, tail: Option<(usize, u32)>) -> ResultLayout {
+        ResultLayout([(head, 40), (Some((1, 10)), 2 * PAGE_BYTES), (tail, 8)])
     }
 
-    fn ranges(
-        layout: &ResultLayout,
-        at: usize,
-        length: usize,
-    ) -> Option<KVec<(usize, usize, usize)>> {
+    fn ranges(layout: &ResultLayout, at: u32, length: u32) -> Option<KVec<(usize, u32, u32)>> {
         let mut found = KVec::new();
         let each = |range: PageRange| {
             let range = (range.index, range.offset, range.length);
@@ -444,11 +437,11 @@ mod tests {
         let found = |at, length| ranges(&layout, at, length).unwrap();
         assert!(found(0, 40)[..] == [(0, 100, 40)]);
         assert!(found(40, 6)[..] == [(1, 10, 6)]);
-        let all = [(0, 130, 10), (1, 10, 2 * PAGE_SIZE), (0, 140, 8)];
-        assert!(found(30, 2 * PAGE_SIZE + 18)[..] == all);
-        assert!(found(40 + PAGE_SIZE, 4)[..] == [(2, 10, 4)]);
+        let all = [(0, 130, 10), (1, 10, 2 * PAGE_BYTES), (0, 140, 8)];
+        assert!(found(30, 2 * PAGE_BYTES + 18)[..] == all);
+        assert!(found(40 + PAGE_BYTES, 4)[..] == [(2, 10, 4)]);
         assert!(found(0, 0).is_empty());
-        let end = 48 + 2 * PAGE_SIZE;
+        let end = 48 + 2 * PAGE_BYTES;
         assert!(found(end - 4, 4)[..] == [(0, 144, 4)]);
         assert!(ranges(&layout, end - 4, 5).is_none());
     }
@@ -478,9 +471,9 @@ mod tests {
     #[test]
     fn what_is_in_no_page_is_not_found() {
         let layout = layout(None, None);
-        let all = 2 * PAGE_SIZE;
+        let all = 2 * PAGE_BYTES;
         assert!(ranges(&layout, 40, all).unwrap()[..] == [(1, 10, all)]);
-        assert!(ranges(&layout, 40 + PAGE_SIZE, 4).unwrap()[..] == [(2, 10, 4)]);
+        assert!(ranges(&layout, 40 + PAGE_BYTES, 4).unwrap()[..] == [(2, 10, 4)]);
         assert!(ranges(&layout, 39, 4).is_none());
         assert!(ranges(&layout, 40, all + 1).is_none());
     }
