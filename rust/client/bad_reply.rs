@@ -118,7 +118,7 @@ pub(super) fn bad_header(
 ) {
     let qp = cx.qp();
     let transport = &qp.user().transport;
-    match refused.why.error {
+    match refused.error {
         ReplyError::Header(HeaderError::Short) => {
             trace::xprtrdma_reply_short_err(transport.xprt.id(), rep.bytes())
         }
@@ -135,12 +135,12 @@ pub(super) fn bad_header(
             return fail(cx, rqst, rep, proof);
         }
         (RequesterRefusal::Answer(error), _) => send_error(cx, &error),
-        (_, Some(Ok(rqst))) if refused.why.error == ReplyError::Header(HeaderError::ErrorCode) => {
+        (_, Some(Ok(rqst))) if refused.error == ReplyError::Header(HeaderError::ErrorCode) => {
             transport.stats.unknown_errors_received.increment();
             trace::xprtrdma_err_unrecognized(transport.xprt.id(), &rqst);
         }
         // Certainly a Reply.
-        (_, Some(Err(NotPinned::Unknown))) if refused.why.error == ReplyError::ReadList => {
+        (_, Some(Err(NotPinned::Unknown))) if refused.error == ReplyError::ReadList => {
             return drop_late(cx, rep);
         }
         _ => {}

@@ -9,14 +9,8 @@ use super::v2::options::{Optional, OPTIONAL};
 use super::wire::chunk::Lists;
 use super::wire::error::{ErrorBody, ErrorMessage};
 use super::wire::header::{FixedHeader, Procedure, Versions, Xid, FIXED_LEN, VERSION_TWO};
-use super::wire::malformed::{HeaderError, Malformed};
+use super::wire::malformed::HeaderError;
 use super::wire::xdr::Reader;
-
-/// Offset of the version word.
-const VERSION_AT: usize = 4;
-
-/// Offset of the procedure word.
-const PROCEDURE_AT: usize = 12;
 
 /// Bytes that every Payload has: the XID and the message type (RFC 5531 section 9).
 pub(crate) const MIN_PAYLOAD_LEN: u64 = 8;
@@ -65,8 +59,10 @@ pub(crate) struct Message<'a> {
 /// A received message that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused<E = HeaderError> {
-    /// The error and its place.
-    pub(crate) why: Malformed<E>,
+    /// The error.
+    pub(crate) error: E,
+    /// Offset of the offending word, in bytes from the start of the message.
+    pub(crate) at: usize,
     /// The fixed words, if they all arrived.
     pub(crate) fixed: Option<FixedHeader>,
     /// The versions that this endpoint supports.
@@ -78,7 +74,8 @@ impl<E> Refused<E> {
     /// header.
     pub(crate) fn map<F>(self, error: impl FnOnce(E) -> F) -> Refused<F> {
         Refused {
-            why: Malformed::new(error(self.why.error), self.why.at),
+            error: error(self.error),
+            at: self.at,
             fixed: self.fixed,
             versions: self.versions,
         }
@@ -87,7 +84,7 @@ impl<E> Refused<E> {
     /// The RDMA_ERROR with `body` that repeats XID and version of the message (RFC 8166 section
     /// 4.5). `None` for a message without a complete fixed header, and for an RDMA_ERROR: one that
     /// cannot be decoded is discarded silently.
-    pub(crate) fn error(&self, body: ErrorBody) -> Option<ErrorMessage> {
+    pub(crate) fn answer(&self, body: ErrorBody) -> Option<ErrorMessage> {
         let fixed = self.fixed.filter(|_| !self.is_error());
         fixed.map(|fixed| fixed.error(body))
     }
@@ -107,10 +104,11 @@ impl<E> Refused<E> {
 }
 
 impl<'a> Message<'a> {
-    /// Turns a message that decodes into one that a role refuses for `error` at byte `at`.
-    pub(crate) fn refuse<E>(&self, error: E, at: usize, versions: Versions) -> Refused<E> {
+    /// Turns a message that decodes into one that a role refuses for `error`.
+    pub(crate) fn refuse<E>(&self, error: E, versions: Versions) -> Refused<E> {
         Refused {
-            why: Malformed::new(error, at),
+            error,
+            at: FIXED_LEN,
             fixed: Some(self.fixed),
             versions,
         }
@@ -126,7 +124,8 @@ impl<'a> Message<'a> {
         let mut reader = Reader::new(bytes);
         let Ok(fixed) = FixedHeader::decode(&mut reader) else {
             return Err(Refused {
-                why: Malformed::new(HeaderError::Short, bytes.len()),
+                error: HeaderError::Short,
+                at: bytes.len(),
                 fixed: None,
                 versions,
             });
@@ -137,8 +136,9 @@ impl<'a> Message<'a> {
             header_len: reader.position(),
             body,
         })
-        .map_err(|why| Refused {
-            why,
+        .map_err(|error| Refused {
+            error,
+            at: error.position(reader.position()),
             fixed: Some(fixed),
             versions,
         })
@@ -149,16 +149,16 @@ impl<'a> Message<'a> {
         fixed: &FixedHeader,
         reader: &mut Reader<'a>,
         versions: Versions,
-    ) -> Result<Body<'a>, Malformed> {
+    ) -> Result<Body<'a>, HeaderError> {
         if !versions.contains(fixed.version) {
-            return Err(Malformed::new(HeaderError::Version, VERSION_AT));
+            return Err(HeaderError::Version);
         }
         match fixed.procedure {
             Procedure::Msg => {
                 let lists = Lists::decode(reader)?;
                 let message_type = check_payload(*reader, fixed.xid)?;
                 if lists.reads.has_position_zero() {
-                    return Err(Malformed::new(HeaderError::PositionZeroInMsg, FIXED_LEN));
+                    return Err(HeaderError::PositionZeroInMsg);
                 }
                 Ok(Body::Msg {
                     lists,
@@ -169,7 +169,7 @@ impl<'a> Message<'a> {
             Procedure::Nomsg => {
                 let lists = Lists::decode(reader)?;
                 if lists.is_empty() {
-                    return Err(Malformed::new(HeaderError::NoChunks, FIXED_LEN));
+                    return Err(HeaderError::NoChunks);
                 }
                 reader.finish()?;
                 Ok(Body::Nomsg { lists })
@@ -178,10 +178,10 @@ impl<'a> Message<'a> {
             OPTIONAL if fixed.version == VERSION_TWO => {
                 // What does not decode is a bad header, whatever the option.
                 Optional::decode(reader)?;
-                Err(Malformed::new(HeaderError::UnknownOption, FIXED_LEN))
+                Err(HeaderError::UnknownOption)
             }
             Procedure::Msgp | Procedure::Done | Procedure::Undefined(_) => {
-                Err(Malformed::new(HeaderError::Procedure, PROCEDURE_AT))
+                Err(HeaderError::Procedure)
             }
         }
     }
@@ -192,18 +192,15 @@ impl<'a> Message<'a> {
 /// # Errors
 ///
 /// [`HeaderError::ShortPayload`], [`HeaderError::XidMismatch`] and [`HeaderError::MessageType`].
-pub(crate) fn check_payload(mut reader: Reader<'_>, xid: Xid) -> Result<MessageType, Malformed> {
-    let start = reader.position();
-    let short = Malformed::new(HeaderError::ShortPayload, start);
-    let found = reader.decode_u32().map_err(|_| short)?;
-    let type_at = reader.position();
-    let message_type = reader.decode_u32().map_err(|_| short)?;
+pub(crate) fn check_payload(mut reader: Reader<'_>, xid: Xid) -> Result<MessageType, HeaderError> {
+    let words = reader.decode_words();
+    let [found, message_type] = words.map_err(|_| HeaderError::ShortPayload)?;
     if found != xid.0 {
-        return Err(Malformed::new(HeaderError::XidMismatch, start));
+        return Err(HeaderError::XidMismatch);
     }
     match message_type {
         0 => Ok(MessageType::Call),
         1 => Ok(MessageType::Reply),
-        _ => Err(Malformed::new(HeaderError::MessageType, type_at)),
+        _ => Err(HeaderError::MessageType),
     }
 }

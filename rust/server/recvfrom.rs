@@ -263,7 +263,7 @@ fn trace_call(qp: &Qp, number: u32, bytes: &[u8], call: &ReceivedCall<'_>) {
 
 /// Emits the trace event of a message that is refused.
 fn trace_refused(qp: &Qp, number: u32, bytes: &[u8], refused: &Refused<CallError>) {
-    match refused.why.error {
+    match refused.error {
         CallError::Header(HeaderError::Short) => {
             trace::svcrdma_decode_short_err(qp.cq_number, number, bytes);
         }

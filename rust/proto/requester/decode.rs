@@ -9,7 +9,7 @@
 use crate::proto::message::{Body, Message, MessageType, Refused};
 use crate::proto::wire::chunk::{Chunk, WriteList};
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
-use crate::proto::wire::header::{FixedHeader, Versions, FIXED_LEN};
+use crate::proto::wire::header::{FixedHeader, Versions};
 use crate::proto::wire::malformed::HeaderError;
 
 /// A Reply as a requester received it.
@@ -79,7 +79,7 @@ impl Refused<ReplyError> {
     /// answered: an RDMA_ERROR does not tell its direction, and might hit a backward Call with the
     /// same XID.
     pub(crate) fn at_requester(&self, awaited: bool, backward: bool) -> RequesterRefusal {
-        let body = match self.why.error {
+        let body = match self.error {
             // Its XID is the peer's: a forward Call with the same one has nothing to do with it.
             ReplyError::ChunksInBackwardCall if backward => ErrorBody::Chunk,
             ReplyError::ChunksInBackwardCall => return RequesterRefusal::Discard,
@@ -97,7 +97,7 @@ impl Refused<ReplyError> {
             ReplyError::Header(_) if backward => ErrorBody::Chunk,
             ReplyError::Header(_) => return RequesterRefusal::Discard,
         };
-        match self.error(body) {
+        match self.answer(body) {
             Some(error) => RequesterRefusal::Answer(error),
             None => RequesterRefusal::Discard,
         }
@@ -115,7 +115,7 @@ pub(crate) fn decode_received(
 ) -> Result<Received<'_>, Refused<ReplyError>> {
     let message =
         Message::decode(bytes, versions).map_err(|refused| refused.map(ReplyError::Header))?;
-    let refuse = |error| Err(message.refuse(error, FIXED_LEN, versions));
+    let refuse = |error| Err(message.refuse(error, versions));
     let fixed = message.fixed;
     let header_len = message.header_len;
     let (lists, payload) = match message.body {

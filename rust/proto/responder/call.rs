@@ -100,7 +100,7 @@ impl CallIndex {
         match check_payload(Reader::new(start), self.xid) {
             Ok(MessageType::Call) => Ok(()),
             Ok(MessageType::Reply) => Err(ResponderRefusal::Discard),
-            Err(why) if why.error == HeaderError::MessageType => Err(ResponderRefusal::Discard),
+            Err(HeaderError::MessageType) => Err(ResponderRefusal::Discard),
             Err(_) => Err(ResponderRefusal::Answer(self.error(ErrorBody::Chunk))),
         }
     }

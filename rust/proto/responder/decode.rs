@@ -8,7 +8,7 @@ use super::layout::{padded, StreamLayout};
 use super::refusal::CallError;
 use crate::proto::message::{Body, Message, MessageType, Refused};
 use crate::proto::wire::error::ErrorMessage;
-use crate::proto::wire::header::{FixedHeader, Versions, FIXED_LEN};
+use crate::proto::wire::header::{FixedHeader, Versions};
 
 /// A message as a responder received it.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub(crate) fn decode_call<'a>(
 ) -> Result<ReceivedByResponder<'a>, Refused<CallError>> {
     let message =
         Message::decode(bytes, versions).map_err(|refused| refused.map(CallError::Header))?;
-    let refuse = |error| message.refuse(error, FIXED_LEN, versions);
+    let refuse = |error| message.refuse(error, versions);
     let fixed = message.fixed;
     let (lists, payload) = match message.body {
         Body::Error(body) => {

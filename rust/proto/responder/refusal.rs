@@ -39,7 +39,7 @@ pub(crate) enum ResponderRefusal {
 impl Refused<CallError> {
     /// What a responder does.
     pub(crate) fn at_responder(&self) -> ResponderRefusal {
-        let error = self.why.error;
+        let error = self.error;
         let body = match error {
             CallError::ChunksInBackwardReply | CallError::Header(HeaderError::MessageType) => {
                 return ResponderRefusal::Discard;
@@ -51,7 +51,7 @@ impl Refused<CallError> {
             | CallError::Budget(_)
             | CallError::PositionRange => ErrorBody::Chunk,
         };
-        match self.error(body) {
+        match self.answer(body) {
             Some(answer) if error == CallError::PositionRange => {
                 ResponderRefusal::GarbageArgs(answer)
             }

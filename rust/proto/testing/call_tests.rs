@@ -86,7 +86,7 @@ mod tests {
 
     /// The cause and the place for which `bytes` are refused.
     fn why(bytes: &[u8]) -> Option<(CallError, usize)> {
-        refused(bytes).map(|refused| (refused.why.error, refused.why.at))
+        refused(bytes).map(|refused| (refused.error, refused.at))
     }
 
     /// `ALL_LISTS` with `word` written at byte `at`.
@@ -170,7 +170,7 @@ mod tests {
         for length in 0..ALL_LISTS.len() {
             let bytes = ALL_LISTS.get(..length).unwrap_or_default();
             let refused = refused(bytes);
-            assert!(refused.is_some_and(|refused| refused.why.at <= length));
+            assert!(refused.is_some_and(|refused| refused.at <= length));
             let silent = refused.map(|refused| refused.at_responder() == ResponderRefusal::Discard);
             assert_eq!(silent, Some(length < 16));
         }
@@ -328,7 +328,7 @@ mod tests {
 
         // A backward Reply with a chunk is dropped: the whole ALL_LISTS, made a Reply.
         let refused = changed(100, 1).and_then(|bytes| refused(&bytes));
-        let why = refused.map(|refused| refused.why.error);
+        let why = refused.map(|refused| refused.error);
         assert_eq!(why, Some(CallError::ChunksInBackwardReply));
         let outcome = refused.map(|refused| refused.at_responder());
         assert_eq!(outcome, Some(ResponderRefusal::Discard));

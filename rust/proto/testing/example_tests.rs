@@ -308,7 +308,7 @@ mod tests {
             let bytes = message.as_ref().map(Message::bytes).unwrap_or_default();
             let refused = decode_call(bytes, Versions::ONE).err();
             assert_eq!(
-                refused.map(|refused| refused.why.error),
+                refused.map(|refused| refused.error),
                 Some(CallError::Header(HeaderError::Version))
             );
             let answer = refused.map(|refused| refused.at_responder());

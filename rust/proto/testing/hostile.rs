@@ -90,14 +90,14 @@ fn check_requester(bytes: &[u8], versions: Versions) -> Result<(), Violation> {
         Ok(Received::BackwardCall(call)) => check_parts(bytes, 28, Some(call.payload)),
         Ok(Received::Error(_)) => Ok(()),
         Err(refused) => {
-            hold(refused.why.at <= bytes.len(), "the fault is outside")?;
+            hold(refused.at <= bytes.len(), "the fault is outside")?;
             for (awaited, backward) in [(false, false), (false, true), (true, false), (true, true)]
             {
                 if let RequesterRefusal::Answer(answer) = refused.at_requester(awaited, backward) {
                     hold(
                         !awaited
                             || refused.is_optional()
-                            || refused.why.error == ReplyError::ChunksInBackwardCall,
+                            || refused.error == ReplyError::ChunksInBackwardCall,
                         "what may be a Reply is answered",
                     )?;
                     check_answer(bytes, &answer)?;
@@ -124,7 +124,7 @@ fn check_responder(bytes: &[u8], versions: Versions) -> Result<(), Violation> {
         }
         Ok(ReceivedByResponder::Error(_)) => Ok(()),
         Err(refused) => {
-            hold(refused.why.at <= bytes.len(), "the fault is outside")?;
+            hold(refused.at <= bytes.len(), "the fault is outside")?;
             match refused.at_responder() {
                 ResponderRefusal::Answer(answer) => check_answer(bytes, &answer),
                 ResponderRefusal::Discard | ResponderRefusal::GarbageArgs(_) => Ok(()),

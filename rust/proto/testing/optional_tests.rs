@@ -122,9 +122,9 @@ mod tests {
             let bytes = HELLO.get(..length).unwrap_or_default();
             let at = if length < 20 { 16 } else { 20 };
             let refused = refused(bytes);
-            let why = refused.map(|refused| (refused.why.error, refused.why.at));
+            let why = refused.map(|refused| (refused.error, refused.at));
             assert_eq!(why, Some((HeaderError::Truncated, at)));
-            let answer = refused.and_then(|refused| refused.error(ErrorBody::Chunk));
+            let answer = refused.and_then(|refused| refused.answer(ErrorBody::Chunk));
             assert_eq!(answer, error(VERSION_TWO, ErrorBody::Chunk));
             let refused = decode_received(bytes, BOTH).err();
             let at_requester = refused.map(|refused| refused.at_requester(true, false));
@@ -189,10 +189,10 @@ mod tests {
                 continue;
             }
             let refusal = at_responder.err();
-            let refusal = refusal.map(|refused| (refused.why.error, refused.at_responder()));
+            let refusal = refusal.map(|refused| (refused.error, refused.at_responder()));
             let code = CallError::Header(HeaderError::ErrorCode);
             assert_eq!(refusal, Some((code, ResponderRefusal::Discard)));
-            let why = at_requester.err().map(|refused| refused.why.error);
+            let why = at_requester.err().map(|refused| refused.error);
             assert_eq!(why, Some(ReplyError::Header(HeaderError::ErrorCode)));
         }
     }

@@ -41,8 +41,9 @@ impl<'a> OptionMessage<'a> {
             option,
             payload: reader.rest(),
         });
-        Some(message.map_err(|why| Refused {
-            why,
+        Some(message.map_err(|error| Refused {
+            error,
+            at: error.position(reader.position()),
             fixed: Some(fixed),
             versions,
         }))

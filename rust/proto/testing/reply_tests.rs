@@ -355,7 +355,7 @@ mod tests {
                 *slot = value;
             }
             let refused = decode_received(wire.bytes(), Versions::ONE).err();
-            let answer = refused.and_then(|refused| refused.error(body));
+            let answer = refused.and_then(|refused| refused.answer(body));
             assert!(answer.is_some());
             for backward in [false, true] {
                 let outcome = |awaited| {

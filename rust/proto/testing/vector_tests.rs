@@ -75,7 +75,8 @@ mod tests {
             if message.get(4..8) != Some(&[0, 0, 0, 1]) {
                 return Ok(());
             }
-            let why = |refused: Refused<CallError>| (refused.why, refused.at_responder());
+            let why =
+                |refused: Refused<CallError>| (refused.error, refused.at, refused.at_responder());
             let results = [one, both].map(|versions| {
                 let call = decode_call(message, versions).map_err(why);
                 let received = decode_received(message, versions);

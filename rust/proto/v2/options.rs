@@ -7,7 +7,7 @@
 //! nothing of the message. The base protocol defines no option, and none is supported.
 
 use crate::proto::wire::header::Procedure;
-use crate::proto::wire::malformed::{HeaderError, Malformed};
+use crate::proto::wire::malformed::HeaderError;
 use crate::proto::wire::xdr::Reader;
 
 /// The procedure of an RDMA_OPTIONAL message (`RDMA_OPTIONAL`).
@@ -28,7 +28,7 @@ impl<'a> Optional<'a> {
     /// # Errors
     ///
     /// Those of [`Reader::decode_u32`] and [`decode_opaque`].
-    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, HeaderError> {
         Ok(Self {
             opttype: reader.decode_u32()?,
             optinfo: decode_opaque(reader)?,
@@ -43,12 +43,13 @@ impl<'a> Optional<'a> {
 ///
 /// [`HeaderError::Truncated`] at the count if there is none, or if fewer bytes are left than it
 /// says, padding included.
-pub(crate) fn decode_opaque<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
-    let too_long = Malformed::new(HeaderError::Truncated, reader.position());
-    let length = usize::try_from(reader.decode_u32()?).map_err(|_| too_long)?;
-    let padded = length.checked_next_multiple_of(4).ok_or(too_long)?;
-    let bytes = reader.decode_bytes(padded).map_err(|_| too_long)?;
-    bytes.get(..length).ok_or(too_long)
+pub(crate) fn decode_opaque<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], HeaderError> {
+    let mut next = *reader;
+    let length = usize::try_from(next.decode_u32()?).map_err(|_| HeaderError::Truncated)?;
+    let padded = length.checked_next_multiple_of(4);
+    let bytes = next.decode_bytes(padded.ok_or(HeaderError::Truncated)?)?;
+    *reader = next;
+    bytes.get(..length).ok_or(HeaderError::Truncated)
 }
 
 #[cfg(any(test, rpcrdma_kunit))]
@@ -62,10 +63,8 @@ mod tests {
         let mut reader = Reader::new(&[0, 0, 0, 1, 7, 0xff, 0xff, 0xff, 0, 0, 0, 9]);
         assert_eq!(decode_opaque(&mut reader), Ok([7].as_slice()));
         assert_eq!(reader.decode_u32(), Ok(9));
-        assert_eq!(
-            decode_opaque(&mut reader),
-            Err(Malformed::new(HeaderError::Truncated, 12))
-        );
+        assert_eq!(decode_opaque(&mut reader), Err(HeaderError::Truncated));
+        assert_eq!(reader.position(), 12);
         // The last pad byte is missing, more is announced than a message can have, and a length
         // whose round-up does not fit a word.
         let refused: [&[u8]; 4] = [
@@ -75,8 +74,9 @@ mod tests {
             &[0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4],
         ];
         for bytes in refused {
-            let too_long = Malformed::new(HeaderError::Truncated, 0);
-            assert_eq!(decode_opaque(&mut Reader::new(bytes)), Err(too_long));
+            let mut reader = Reader::new(bytes);
+            assert_eq!(decode_opaque(&mut reader), Err(HeaderError::Truncated));
+            assert_eq!(reader.position(), 0);
         }
     }
 }

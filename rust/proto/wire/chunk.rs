@@ -7,7 +7,7 @@
 
 use core::iter::from_fn;
 
-use crate::proto::wire::malformed::{HeaderError, Malformed};
+use crate::proto::wire::malformed::HeaderError;
 use crate::proto::wire::xdr::{NoSpace, Reader, Writer};
 
 /// Bytes of a plain segment on the wire.
@@ -38,14 +38,13 @@ impl Segment {
     ///
     /// [`HeaderError::Truncated`] if it is not all there, [`HeaderError::SegmentWrap`] if its last
     /// byte lies beyond the 64-bit address space.
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, HeaderError> {
         let [handle, length] = reader.decode_words()?;
-        let at = reader.position();
         let [high, low] = reader.decode_words()?;
         let offset = (u64::from(high) << 32) | u64::from(low);
         let last = u64::from(length.saturating_sub(1));
         if offset.checked_add(last).is_none() {
-            return Err(Malformed::new(HeaderError::SegmentWrap, at));
+            return Err(HeaderError::SegmentWrap);
         }
         Ok(Self {
             handle,
@@ -77,17 +76,16 @@ impl ReadSegment {
     ///
     /// [`HeaderError::Flag`], [`HeaderError::PositionAlignment`],
     /// [`HeaderError::PositionInRpcHeader`], and those of [`Segment::decode`].
-    fn decode(reader: &mut Reader<'_>) -> Result<Option<Self>, Malformed> {
+    fn decode(reader: &mut Reader<'_>) -> Result<Option<Self>, HeaderError> {
         if !reader.decode_flag()? {
             return Ok(None);
         }
-        let at = reader.position();
         let position = reader.decode_u32()?;
         if position & 3 != 0 {
-            return Err(Malformed::new(HeaderError::PositionAlignment, at));
+            return Err(HeaderError::PositionAlignment);
         }
         if (1..MIN_POSITION).contains(&position) {
-            return Err(Malformed::new(HeaderError::PositionInRpcHeader, at));
+            return Err(HeaderError::PositionInRpcHeader);
         }
         Ok(Some(Self {
             position,
@@ -120,7 +118,7 @@ impl<'a> ReadList<'a> {
     /// # Errors
     ///
     /// Those of [`ReadSegment::decode`].
-    fn decode(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, HeaderError> {
         let mut list = Self {
             entries: reader.rest(),
             count: 0,
@@ -231,14 +229,13 @@ impl<'a> Chunk<'a> {
     ///
     /// [`HeaderError::SegmentCount`] if the array runs past the end of the message, and those of
     /// [`Segment::decode`].
-    fn decode(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
-        let at = reader.position();
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, HeaderError> {
         let count = reader.decode_u32()?;
         let segments = usize::try_from(count)
             .ok()
             .and_then(|count| count.checked_mul(SEGMENT_LEN))
             .and_then(|bytes| reader.rest().get(..bytes))
-            .ok_or(Malformed::new(HeaderError::SegmentCount, at))?;
+            .ok_or(HeaderError::SegmentCount)?;
         for _ in 0..count {
             Segment::decode(reader)?;
         }
@@ -277,7 +274,7 @@ impl<'a> WriteList<'a> {
     /// # Errors
     ///
     /// [`HeaderError::Flag`] and those of [`Chunk::decode`].
-    fn decode(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, HeaderError> {
         let (entries, mut count) = (reader.rest(), 0u32);
         while decode_optional_chunk(reader)?.is_some() {
             count = count.saturating_add(1);
@@ -298,7 +295,7 @@ impl<'a> WriteList<'a> {
 }
 
 /// Decodes the next entry of a Write list, or a Reply chunk: a chunk, if the flag before it is set.
-fn decode_optional_chunk<'a>(reader: &mut Reader<'a>) -> Result<Option<Chunk<'a>>, Malformed> {
+fn decode_optional_chunk<'a>(reader: &mut Reader<'a>) -> Result<Option<Chunk<'a>>, HeaderError> {
     if reader.decode_flag()? {
         return Chunk::decode(reader).map(Some);
     }
@@ -322,17 +319,14 @@ impl<'a> Lists<'a> {
     /// # Errors
     ///
     /// [`HeaderError::ReadListLength`] at the end of the header, and those of the lists.
-    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, HeaderError> {
         let lists = Self {
             reads: ReadList::decode(reader)?,
             writes: WriteList::decode(reader)?,
             reply: decode_optional_chunk(reader)?,
         };
         if lists.reads.length() > u64::from(u32::MAX) {
-            return Err(Malformed::new(
-                HeaderError::ReadListLength,
-                reader.position(),
-            ));
+            return Err(HeaderError::ReadListLength);
         }
         Ok(lists)
     }

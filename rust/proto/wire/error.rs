@@ -3,7 +3,7 @@
 //! RDMA_ERROR and its bodies (RFC 8166 section 4.5, Version Two sections 3.1 and 4.2).
 
 use super::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_TWO};
-use super::malformed::{HeaderError, Malformed};
+use super::malformed::HeaderError;
 use super::xdr::{NoSpace, Reader, Writer};
 
 /// `rdma_err` of an unsupported version (RFC 8166 section 4.5.1).
@@ -35,8 +35,7 @@ impl ErrorBody {
     ///
     /// [`HeaderError::ErrorCode`] for a code that the version does not define,
     /// [`HeaderError::Truncated`] if the body is not all there.
-    pub(crate) fn decode(reader: &mut Reader<'_>, version: u32) -> Result<Self, Malformed> {
-        let at = reader.position();
+    pub(crate) fn decode(reader: &mut Reader<'_>, version: u32) -> Result<Self, HeaderError> {
         match reader.decode_u32()? {
             ERR_VERS => Ok(Self::Version(Versions {
                 low: reader.decode_u32()?,
@@ -44,7 +43,7 @@ impl ErrorBody {
             })),
             ERR_CHUNK => Ok(Self::Chunk),
             ERR_INVAL_OPTION if version == VERSION_TWO => Ok(Self::InvalidOption),
-            _ => Err(Malformed::new(HeaderError::ErrorCode, at)),
+            _ => Err(HeaderError::ErrorCode),
         }
     }
 

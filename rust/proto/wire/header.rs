@@ -2,7 +2,7 @@
 
 //! The four fixed words, the versions and the procedures (RFC 8166 section 4.2).
 
-use crate::proto::wire::malformed::Malformed;
+use crate::proto::wire::malformed::HeaderError;
 use crate::proto::wire::xdr::{NoSpace, Reader, Writer};
 
 /// Version word of RPC-over-RDMA Version One (RFC 8166 section 4.2.2).
@@ -135,9 +135,8 @@ impl FixedHeader {
     ///
     /// # Errors
     ///
-    /// [`HeaderError::Truncated`](super::malformed::HeaderError::Truncated) if they are not all
-    /// there.
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    /// [`HeaderError::Truncated`] if they are not all there.
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, HeaderError> {
         let [xid, version, credits, procedure] = reader.decode_words()?;
         Ok(Self {
             xid: Xid(xid),

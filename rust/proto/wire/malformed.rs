@@ -2,6 +2,8 @@
 
 //! Why a received message is refused.
 
+use super::header::FIXED_LEN;
+
 /// Why a received message is refused. The words in parentheses are those of the test vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderError {
@@ -44,18 +46,26 @@ pub(crate) enum HeaderError {
     UnknownOption,
 }
 
-/// What is wrong with a message, and where in the message it was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed<E = HeaderError> {
-    /// The error.
-    pub(crate) error: E,
-    /// Offset of the offending word, in bytes from the start of the message.
-    pub(crate) at: usize,
-}
-
-impl<E> Malformed<E> {
-    /// The error at byte `at`.
-    pub(crate) const fn new(error: E, at: usize) -> Self {
-        Self { error, at }
+impl HeaderError {
+    /// Offset of the offending word, in bytes from the start of the message, if decoding has
+    /// stopped at byte `end`.
+    pub(crate) const fn position(self, end: usize) -> usize {
+        match self {
+            Self::Version => 4,
+            Self::Procedure => 12,
+            // It concerns the whole header.
+            Self::PositionZeroInMsg | Self::NoChunks | Self::UnknownOption => FIXED_LEN,
+            // The word was decoded, and then checked.
+            Self::Flag
+            | Self::SegmentCount
+            | Self::PositionAlignment
+            | Self::PositionInRpcHeader
+            | Self::ErrorCode => end.saturating_sub(4),
+            // An offset has two words.
+            Self::SegmentWrap => end.saturating_sub(8),
+            // The second word of the Payload, at which the decoder stops.
+            Self::MessageType => end.saturating_add(4),
+            _ => end,
+        }
     }
 }

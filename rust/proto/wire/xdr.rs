@@ -5,7 +5,7 @@
 //! All words are 32 bits, big-endian. Neither cursor can index: a reader returns what is there or
 //! says where the message ended, and a writer refuses what does not fit.
 
-use super::malformed::{HeaderError, Malformed};
+use super::malformed::HeaderError;
 
 /// A cursor over received bytes.
 #[derive(Clone, Copy, Debug)]
@@ -39,11 +39,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// [`HeaderError::Truncated`] if fewer are left.
-    pub(crate) fn decode_bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+    pub(crate) fn decode_bytes(&mut self, count: usize) -> Result<&'a [u8], HeaderError> {
         let (taken, rest) = self
             .rest
             .split_at_checked(count)
-            .ok_or(Malformed::new(HeaderError::Truncated, self.position()))?;
+            .ok_or(HeaderError::Truncated)?;
         self.rest = rest;
         Ok(taken)
     }
@@ -53,10 +53,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// [`HeaderError::Truncated`] if fewer than four bytes are left.
-    pub(crate) fn decode_u32(&mut self) -> Result<u32, Malformed> {
-        let Some((word, rest)) = self.rest.split_first_chunk() else {
-            return Err(Malformed::new(HeaderError::Truncated, self.position()));
-        };
+    pub(crate) fn decode_u32(&mut self) -> Result<u32, HeaderError> {
+        let (word, rest) = self
+            .rest
+            .split_first_chunk()
+            .ok_or(HeaderError::Truncated)?;
         self.rest = rest;
         Ok(u32::from_be_bytes(*word))
     }
@@ -66,7 +67,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// [`HeaderError::Truncated`] at the first word that is not there.
-    pub(crate) fn decode_words<const N: usize>(&mut self) -> Result<[u32; N], Malformed> {
+    pub(crate) fn decode_words<const N: usize>(&mut self) -> Result<[u32; N], HeaderError> {
         let mut words = [0; N];
         for word in &mut words {
             *word = self.decode_u32()?;
@@ -79,12 +80,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// [`HeaderError::Flag`] for another value, [`HeaderError::Truncated`] if there is no word.
-    pub(crate) fn decode_flag(&mut self) -> Result<bool, Malformed> {
-        let at = self.position();
+    pub(crate) fn decode_flag(&mut self) -> Result<bool, HeaderError> {
         match self.decode_u32()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Malformed::new(HeaderError::Flag, at)),
+            _ => Err(HeaderError::Flag),
         }
     }
 
@@ -93,11 +93,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// [`HeaderError::Trailing`] if bytes are left.
-    pub(crate) const fn finish(self) -> Result<(), Malformed> {
+    pub(crate) const fn finish(self) -> Result<(), HeaderError> {
         if self.rest.is_empty() {
             Ok(())
         } else {
-            Err(Malformed::new(HeaderError::Trailing, self.position()))
+            Err(HeaderError::Trailing)
         }
     }
 }
@@ -196,17 +196,17 @@ mod tests {
     #[test]
     fn reader_says_where_the_message_ends() {
         let mut reader = Reader::new(&[0, 0, 0, 1, 0, 0, 0, 2, 0, 0]);
-        let ended = |at| Malformed::new(HeaderError::Truncated, at);
+        let truncated = HeaderError::Truncated;
         assert_eq!(reader.decode_u32(), Ok(1));
         // The first of the four words is there, the second is not.
-        assert_eq!(reader.decode_words::<4>(), Err(ended(8)));
-        assert_eq!(reader.decode_bytes(3), Err(ended(8)));
-        assert_eq!(
-            reader.finish(),
-            Err(Malformed::new(HeaderError::Trailing, 8))
-        );
+        assert_eq!(reader.decode_words::<4>(), Err(truncated));
+        assert_eq!(truncated.position(reader.position()), 8);
+        assert_eq!(reader.decode_bytes(3), Err(truncated));
+        assert_eq!(reader.finish(), Err(HeaderError::Trailing));
+        assert_eq!(HeaderError::Trailing.position(reader.position()), 8);
         assert_eq!(reader.decode_bytes(2), Ok([0u8, 0].as_slice()));
-        assert_eq!(reader.decode_u32(), Err(ended(10)));
+        assert_eq!(reader.decode_u32(), Err(truncated));
+        assert_eq!(truncated.position(reader.position()), 10);
     }
 
     /// Proves: V1-101.
@@ -215,10 +215,8 @@ mod tests {
         let mut reader = Reader::new(&[0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0]);
         assert_eq!(reader.decode_flag(), Ok(false));
         assert_eq!(reader.decode_flag(), Ok(true));
-        assert_eq!(
-            reader.decode_flag(),
-            Err(Malformed::new(HeaderError::Flag, 8))
-        );
+        assert_eq!(reader.decode_flag(), Err(HeaderError::Flag));
+        assert_eq!(HeaderError::Flag.position(reader.position()), 8);
     }
 
     #[test]

@@ -167,7 +167,7 @@ fn message_text(f: &mut Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     let decoded = match decode(bytes) {
         Ok(decoded) => decoded,
         Err(refused) => {
-            let (cause, at) = (refused.why.error, refused.why.at);
+            let (cause, at) = (refused.error, refused.at);
             return write!(f, "{} bytes, refused: {cause:?} at byte {at}", bytes.len());
         }
     };
@@ -309,7 +309,7 @@ fn message_object(object: &mut Map<String, Value>, bytes: &[u8]) {
     let decoded = match decoded {
         Ok(decoded) => decoded,
         Err(refused) => {
-            let (cause, at) = (format!("{:?}", refused.why.error), refused.why.at);
+            let (cause, at) = (format!("{:?}", refused.error), refused.at);
             object.insert("refused".into(), json!({ "cause": cause, "at": at }));
             return;
         }

@@ -60,7 +60,7 @@ mod tests {
         let end = header.checked_add(44)?;
         let decoded = decode_call(bytes.get(..end)?, Versions::ONE, budget);
         let refused = decoded.err();
-        Some(refused.map(|refused| (refused.why.error, refused.at_responder())))
+        Some(refused.map(|refused| (refused.error, refused.at_responder())))
     }
 
     /// What is exceeded.

@@ -65,7 +65,7 @@ mod tests {
             match decode_call(bytes, Versions::ONE, &BUDGET) {
                 Ok(ReceivedByResponder::Call(call)) => Some(Ok(call)),
                 Ok(_) => None,
-                Err(refused) => Some(Err(refused.why.error)),
+                Err(refused) => Some(Err(refused.error)),
             }
         }
     }

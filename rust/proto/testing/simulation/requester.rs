@@ -310,7 +310,7 @@ impl<'a> Requester<'a> {
                     let serves = world.fabric.scenario.serves;
                     match refused.at_requester(number.is_some(), serves) {
                         RequesterRefusal::Answer(error) => {
-                            let is_call = refused.why.error == ReplyError::ChunksInBackwardCall;
+                            let is_call = refused.error == ReplyError::ChunksInBackwardCall;
                             let call = refused.fixed.filter(|_| is_call);
                             Seen::Answer(error, call.map(|fixed| fixed.credits))
                         }

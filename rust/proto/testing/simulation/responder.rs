@@ -271,12 +271,12 @@ impl<'a> Responder<'a> {
             (ResponderRefusal::Answer(error), Some(fixed)) => {
                 // Of a requester that does nothing wrong, only a version can be refused.
                 if message.kind != Kind::Other && !matches!(error.body, ErrorBody::Version(_)) {
-                    return Err(Failure::Refused(refused.why.error));
+                    return Err(Failure::Refused(refused.error));
                 }
                 Ok(Seen::Answer(error, fixed.credits))
             }
             _ if message.kind == Kind::Other => Ok(Seen::Nothing),
-            _ => Err(Failure::Refused(refused.why.error)),
+            _ => Err(Failure::Refused(refused.error)),
         }
     }
 

@@ -25,7 +25,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<ReceivedCall<'_>, Failure> {
             index.call(bytes).ok_or(Failure::Storage)
         }
         Ok(_) => Err(Failure::Storage),
-        Err(refused) => Err(Failure::Refused(refused.why.error)),
+        Err(refused) => Err(Failure::Refused(refused.error)),
     }
 }
 

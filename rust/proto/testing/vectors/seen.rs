@@ -75,7 +75,7 @@ impl<'a> Seen<'a> {
                 let refusal = refused.at_requester(awaited, context.backward);
                 seen.call_ends = awaited.then_some(refusal == RequesterRefusal::EndCall);
                 seen.refuse(
-                    refused.why.at,
+                    refused.at,
                     match refusal {
                         RequesterRefusal::Answer(error) => Some(error),
                         RequesterRefusal::Discard | RequesterRefusal::EndCall => None,
@@ -108,7 +108,7 @@ impl<'a> Seen<'a> {
                     ResponderRefusal::Answer(error) => (Some(error), false),
                     ResponderRefusal::GarbageArgs(_) => (None, true),
                 };
-                seen.refuse(refused.why.at, answer);
+                seen.refuse(refused.at, answer);
                 if garbage {
                     seen.outcome = "GARBAGE_ARGS";
                 }

@@ -39,8 +39,8 @@ pub fn chunk_lists(bytes: &[u8]) {
     let mut reader = Reader::new(bytes);
     let lists = match Lists::decode(&mut reader) {
         Ok(lists) => lists,
-        Err(why) => {
-            assert!(why.at <= bytes.len());
+        Err(error) => {
+            assert!(error.position(reader.position()) <= bytes.len());
             return;
         }
     };

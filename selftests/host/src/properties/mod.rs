@@ -22,7 +22,7 @@ use crate::proto::wire::encode::encode_header;
 use crate::proto::wire::header::{
     Credits, FixedHeader, Procedure, Versions, Xid, FIXED_LEN, VERSION_ONE,
 };
-use crate::proto::wire::malformed::Malformed;
+use crate::proto::wire::malformed::HeaderError;
 use crate::proto::wire::private_data::{negotiate, InlineSize, PrivateData};
 use crate::proto::wire::xdr::Reader;
 
@@ -50,7 +50,7 @@ prop_compose! {
 }
 
 /// The chunks of a Read list with these Positions and lengths.
-fn read_chunks(reads: &[(u32, u32)]) -> Result<Vec<(u32, u64)>, Malformed> {
+fn read_chunks(reads: &[(u32, u32)]) -> Result<Vec<(u32, u64)>, HeaderError> {
     let entries = reads.iter().map(|&(position, length)| ReadSegment {
         position,
         segment: Segment {

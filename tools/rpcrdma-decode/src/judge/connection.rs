@@ -146,7 +146,7 @@ impl Connection {
 
     /// A message that the server refuses, and counts as a Call if it has an answer for it.
     fn refused(&mut self, refused: &Refused<CallError>, bytes: &[u8], faults: &mut Vec<Fault>) {
-        let error = refused.why.error;
+        let error = refused.error;
         if !matches!(error, CallError::Header(_)) {
             faults.push(Fault::Refused(error));
         }
@@ -176,8 +176,8 @@ impl Connection {
                 None
             }
             Err(refused) => {
-                if !matches!(refused.why.error, ReplyError::Header(_)) {
-                    faults.push(Fault::RefusedReply(refused.why.error));
+                if !matches!(refused.error, ReplyError::Header(_)) {
+                    faults.push(Fault::RefusedReply(refused.error));
                 }
                 None
             }
