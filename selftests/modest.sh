@@ -4,6 +4,7 @@
 # The server has a modest device: few elements for each work request, small queues, no means to register
 # memory, work requests that cannot be posted.
 # virtual: limits what the server's device can do
+# limit: 1500
 
 . "$(dirname "$0")/lib/test.sh"
 
