@@ -9,7 +9,7 @@
 . "$(dirname "$0")/lib.sh"
 
 cd "$PROJECT"
-steps=(layers conformance format shell scripts host panics clippy kunit run selftests pairs)
+steps=(layers conformance format shell scripts host panics clippy oldest kunit run selftests pairs)
 if [ "${1:-}" = long ]; then
 	shift
 	steps=(minimal editor fuzz litmus in-tree kernels arm64 um um-debug um-leaks adapters custom debug stock dma forced ipv4 matrix release series install package cost)
@@ -71,6 +71,16 @@ step_panics() { "$here/check-panics.sh"; }
 step_clippy() {
 	local kernel=${KERNEL:-stock}
 	VARIANT=$kernel-clippy "$here/module.sh" "$kernel" CLIPPY=1
+}
+
+# The oldest series of kernels may lack what the others have.
+step_oldest() {
+	local series=${TESTED[0]}
+	if [ ! -f "$CACHE/$series/src.stamp" ] && ! (private_apt "$SUITE" && offered_series) | grep "^$series " >&2; then
+		printf 'ok - oldest # SKIP the mirror has no kernel of series %s\n' "$series"
+		return
+	fi
+	KERNEL_SERIES=$series "$here/check.sh" clippy
 }
 
 step_kunit() {
