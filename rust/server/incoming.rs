@@ -240,7 +240,7 @@ impl SvcxprtRdma {
         let target = incoming.target(incoming.grants.limit());
         drop(incoming);
         if !self.svc.is_closing() && self.post_promised(qp, target).is_err() {
-            self.force_close(Cause::LocalResources);
+            self.fail(Cause::LocalResources);
         }
     }
 

@@ -85,7 +85,7 @@ pub(super) fn post_reads(qp: &Owner, mut ctxt: RecvBox, rqst: &mut Receiving<'_>
             sendto::reject_call(qp, ctxt, refusal);
         }
         Err(_) => {
-            conn.force_close(Cause::LocalResources);
+            conn.fail(Cause::LocalResources);
             qp.put_recv(ctxt);
         }
     }

@@ -85,10 +85,7 @@ pub(super) fn sendto(qp: &Owner, rqst: Replying<'_>, mut ctxt: KeptCall<'_, Recv
     send_reply(qp, rqst, &mut ctxt).inspect_err(|&error| {
         let xid = ctxt.message().data().xid();
         trace::svcrdma_send_err(qp.cq_number, xid.map_or(0, |xid| xid.0), error);
-        // A Reply that comes too late is not why the connection ends.
-        if !conn.svc.is_closing() {
-            conn.set_cause(Cause::ReplyFailed);
-        }
+        conn.fail(Cause::ReplyFailed);
     })
 }
 
@@ -226,7 +223,7 @@ fn send_error(qp: &Owner, error: &ErrorMessage, garbage: Option<&[u8]>) {
     };
     match send() {
         Ok(()) => conn.listener.error_sent(&conn.peer, error.xid),
-        Err(_) => conn.force_close(Cause::ReplyFailed),
+        Err(_) => conn.fail(Cause::ReplyFailed),
     }
 }
 

@@ -116,6 +116,14 @@ impl SvcxprtRdma {
         self.set_cause(cause);
         self.svc.deferred_close();
     }
+
+    /// The same for something that this end could not do. If the connection is being closed
+    /// anyway, that is not the cause. Does not sleep.
+    pub(super) fn fail(&self, cause: Cause) {
+        if !self.svc.is_closing() {
+            self.force_close(cause);
+        }
+    }
 }
 
 impl SvcTransport for Connection {
