@@ -153,7 +153,7 @@ impl<S> Drop for Mr<S> {
             let status =
                 unsafe { bindings::ib_dereg_mr_user(self.ptr.as_ptr(), core::ptr::null_mut()) };
             let destroyed = to_result(status);
-            if destroyed.is_ok() || attempts.next().is_none() {
+            if destroyed.is_ok() || self.pd.is_unstoppable() || attempts.next().is_none() {
                 break destroyed;
             }
             fsleep(DESTROY_PAUSE);

@@ -95,7 +95,7 @@ impl RwList {
     ///
     /// `ENOMEM` if there is no room or no memory, or if the range cannot be mapped: an IOMMU,
     /// bounce buffers or the device's own tables may be exhausted for a moment. `EINVAL` if there
-    /// are no bytes, or if the range is not within these pages.
+    /// are no bytes, if the range is not within these pages, or if it does not fit an MR.
     pub(super) unsafe fn add(
         &mut self,
         hw: &Hw,
@@ -132,14 +132,21 @@ impl RwList {
                 self.direction.into(),
             )
         };
-        let requests = u32::try_from(status).unwrap_or(0);
-        if requests == 0 {
-            self.ctxts.pop();
-            self.vecs.truncate(first);
-            return Err(ENOMEM);
+        match u32::try_from(status) {
+            Ok(requests @ 1..) => {
+                self.requests = self.requests.saturating_add(requests);
+                Ok(())
+            }
+            _ => {
+                self.ctxts.pop();
+                self.vecs.truncate(first);
+                // Any other may be a shortage: dma_map_sg() says EIO if bounce buffers are used up.
+                Err(match to_result(status) {
+                    Err(EINVAL) => EINVAL,
+                    _ => ENOMEM,
+                })
+            }
         }
-        self.requests = self.requests.saturating_add(requests);
-        Ok(())
     }
 
     /// Chains all work requests in front of `last`, or, if that is null, lets the last of them
