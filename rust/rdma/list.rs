@@ -127,13 +127,9 @@ impl<T: Linked> List<T> {
 
     /// Inserts an object at the front.
     pub(crate) fn push_front(&mut self, object: KBox<T>) {
-        // SAFETY: The object is on no list.
-        unsafe { *object.link().0.get() = self.first };
-        self.first = KBox::into_raw(object);
-        if self.last.is_null() {
-            self.last = self.first;
-        }
-        self.len = self.len.wrapping_add(1);
+        let mut rest = self.take();
+        self.push_back(object);
+        self.append(&mut rest);
     }
 
     /// Removes the first object.
