@@ -43,7 +43,6 @@ fn conn_param(private_data: &[u8]) -> Result<bindings::rdma_conn_param> {
     Ok(bindings::rdma_conn_param {
         private_data: private_data.as_ptr().cast(),
         private_data_len: u8::try_from(private_data.len()).map_err(|_| EINVAL)?,
-        retry_count: RETRIES,
         rnr_retry_count: RNR_RETRIES,
         ..Default::default()
     })
@@ -62,8 +61,8 @@ const RNR_RETRIES: u8 = 6;
 /// no Receive because memory is short, waits.
 const RNR_FOR_EVER: u8 = 7;
 
-/// How often this end repeats lost packets (a field of the fabric with a maximum of 7): a lost
-/// packet is not a lost connection.
+/// How often both ends repeat lost packets, as the connecting one says (a field of the fabric with
+/// a maximum of 7): a lost packet is not a lost connection.
 const RETRIES: u8 = 6;
 
 impl<U: QpUser> CqContext<'_, U> {
@@ -196,6 +195,7 @@ impl<U: QpUser> QpOwner<U> {
     pub(crate) fn connect(&self, private_data: &[u8], responder_resources: u8) -> Result {
         let mut raw = conn_param(private_data)?;
         raw.responder_resources = responder_resources;
+        raw.retry_count = RETRIES;
         // SAFETY: The identifier is valid.
         to_result(unsafe { bindings::rdma_set_min_rnr_timer(self.id().as_raw(), RNR_TIMER) })?;
         // SAFETY: The identifier is valid. The call copies the parameters.
