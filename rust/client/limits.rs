@@ -4,7 +4,7 @@
 
 use crate::{
     proto::wire::private_data::PrivateData,
-    rdma::{device::Attributes, MrType, QpCaps, MAX_UNSIGNALED, RECV_BATCH},
+    rdma::{Attributes, MrType, QpCaps, MAX_UNSIGNALED, RECV_BATCH},
 };
 use kernel::{page::PAGE_SIZE, str::CStr};
 

@@ -39,11 +39,17 @@
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 
 mod check;
+mod cm;
+mod cq;
+mod device;
+mod dma;
 mod ib_client;
 mod list;
 mod listener;
+mod mr;
 mod mr_slots;
 mod owner;
+mod qp;
 mod recv;
 mod rw;
 mod send;
@@ -51,17 +57,10 @@ mod send_ctxt;
 mod sg;
 mod watchdog;
 
-pub(crate) mod cm;
-pub(crate) mod cq;
-pub(crate) mod device;
-pub(crate) mod dma;
-pub(crate) mod mr;
-pub(crate) mod qp;
-
 pub(crate) use crate::bindings::{Exposable, RegionSize};
 pub(crate) use cm::{Bound, CmEvent, CmHandler, CmId};
 pub(crate) use cq::{CqContext, RemoteInvalidation, WcStatus};
-pub(crate) use device::{Device, DeviceName, Pd, Removal, RemovalNotice};
+pub(crate) use device::{Attributes, Device, DeviceName, Pd, Removal, RemovalNotice};
 pub(crate) use ib_client::IbClient;
 pub(crate) use list::List;
 pub(crate) use listener::{ConnectRequest, ListenHandler, Listener};
