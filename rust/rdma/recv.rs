@@ -28,8 +28,9 @@ use kernel::{
     sync::{Arc, SpinLockGuard},
 };
 
-/// The most Receives that are posted together: ringing the doorbell costs the same for one as for
-/// many. A server keeps as many idle ones.
+/// Receives are posted again when so many are missing, or fewer with a small client
+/// ([`QpCaps::recv_batch`](super::QpCaps::recv_batch)): ringing the doorbell costs the same for one
+/// as for many. A server keeps as many idle ones.
 pub(crate) const RECV_BATCH: u32 = 8;
 
 /// A buffer for one message, and the work request that posts it.

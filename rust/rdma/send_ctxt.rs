@@ -272,7 +272,8 @@ impl<U: QpUser> SendBox<'_, U> {
     ///
     /// # Errors
     ///
-    /// [`SqError::Closed`]. The data is dropped.
+    /// [`SqError::Closed`]. The data is dropped, or, if the provider has refused the chain, kept
+    /// until the queue pair is gone.
     pub(crate) fn post_reads(mut self, cid: u32) -> Result<(), SqError> {
         let requests = self.ctxt.rw.requests;
         if !self.fits() || !self.ctxt.rw.is_read() {
@@ -291,7 +292,8 @@ impl<U: QpUser> SendBox<'_, U> {
     ///
     /// # Errors
     ///
-    /// [`SqError::Closed`]. The data is dropped.
+    /// [`SqError::Closed`]. The data is dropped, or, if the provider has refused the chain, kept
+    /// until the queue pair is gone.
     pub(crate) fn post_send(mut self, length: usize, handle: Option<u32>) -> Result<(), SqError> {
         let last = self.prepare_send(length, handle)?;
         if !U::IS_CLIENT {

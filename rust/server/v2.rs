@@ -31,7 +31,7 @@ impl VersionTwo {
         }
     }
 
-    /// Records a message that is answered with an RDMA_ERROR although it is not a Call.
+    /// Records a message that is answered with an RDMA_ERROR, and decides nothing.
     pub(super) fn error_sent(&mut self) {
         self.errors_sent = self.errors_sent.saturating_add(1);
     }
