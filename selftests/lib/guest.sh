@@ -244,10 +244,14 @@ transports() {
 }
 # Of the kernel's threads those that belong to one workqueue; others come and go.
 workqueue_threads() { cat /proc/[0-9]*/comm 2>/dev/null | grep -c '^kworker/R' || true; }
-# KiB that the kernel took by parts.
-kernel_parts() { awk \
-	'/^(SUnreclaim|KernelStack|VmallocUsed|Percpu):/ { kib += $2 } END { print kib }' \
-	/proc/meminfo; }
+# KiB that the kernel took by parts. What describes a chunk of per-CPU memory is megabytes, which it takes when a few
+# more variables than before need one, whosever they are.
+kernel_parts() {
+	{ cat /proc/meminfo /proc/vmallocinfo 2>/dev/null || true; } | awk -v page="$(getconf PAGESIZE)" '
+		/^(SUnreclaim|KernelStack|VmallocUsed|Percpu):/ { kib += $2 }
+		/ pcpu_create_chunk\+/ { kib -= ($2 - page) / 1024 }
+		END { print kib }'
+}
 # KiB that it cannot give back, with free pages that its CPUs keep.
 kernel_memory() {
 	awk '/^MemTotal:/ { kib += $2 }
