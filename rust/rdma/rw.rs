@@ -132,21 +132,17 @@ impl RwList {
                 self.direction.into(),
             )
         };
-        match u32::try_from(status) {
-            Ok(requests @ 1..) => {
-                self.requests = self.requests.saturating_add(requests);
-                Ok(())
-            }
-            _ => {
-                self.ctxts.pop();
-                self.vecs.truncate(first);
-                // Any other may be a shortage: dma_map_sg() says EIO if bounce buffers are used up.
-                Err(match to_result(status) {
-                    Err(EINVAL) => EINVAL,
-                    _ => ENOMEM,
-                })
-            }
-        }
+        let Ok(requests @ 1..) = u32::try_from(status) else {
+            self.ctxts.pop();
+            self.vecs.truncate(first);
+            // Any other may be a shortage: dma_map_sg() says EIO if bounce buffers are used up.
+            return match to_result(status) {
+                Err(EINVAL) => Err(EINVAL),
+                _ => Err(ENOMEM),
+            };
+        };
+        self.requests = self.requests.saturating_add(requests);
+        Ok(())
     }
 
     /// Chains all work requests in front of `last`, or, if that is null, lets the last of them
