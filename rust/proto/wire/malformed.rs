@@ -65,7 +65,12 @@ impl HeaderError {
             Self::SegmentWrap => end.saturating_sub(8),
             // The second word of the Payload, at which the decoder stops.
             Self::MessageType => end.saturating_add(4),
-            _ => end,
+            Self::Short
+            | Self::Truncated
+            | Self::ReadListLength
+            | Self::ShortPayload
+            | Self::XidMismatch
+            | Self::Trailing => end,
         }
     }
 }
