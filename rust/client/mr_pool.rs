@@ -183,5 +183,7 @@ impl WorkItem for MrPool {
             fsleep(PAUSE);
         }
         this.transport.xprt.write_space();
+        // Within the scope: destroying MRs may allocate.
+        drop(this);
     }
 }

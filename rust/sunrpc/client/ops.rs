@@ -169,6 +169,7 @@ impl<T: ClientTransport> XprtOps<T> {
         // holds the send lock for this call.
         unsafe {
             let xprt = Xprt::from_raw(raw);
+            let _scope = xprt.reclaim_scope();
             xprt.close::<T>();
             xprt.disconnect_done();
         }
