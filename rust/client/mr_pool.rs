@@ -68,7 +68,7 @@ impl MrPool {
         // CAST: A u32 always fits the kernel's usize.
         let bytes = (limits.mr_pages as usize).saturating_mul(PAGE_SIZE);
         let mut slots = KVVec::new();
-        // CAST: As above.
+        // CAST: A u32 always fits the kernel's usize.
         for slot in 0..limits.caps.slots as usize {
             slots.push(slot, GFP_KERNEL)?;
         }
@@ -83,7 +83,7 @@ impl MrPool {
                 pages: limits.mr_pages,
                 size: RegionSize {
                     bytes,
-                    is_bounced: pd.device().is_bounced(),
+                    is_bounced: limits.mr_type == MrType::MemReg && pd.device().is_bounced(),
                 },
                 mrs_per_call: limits.mrs_per_call,
                 free <- new_spinlock!(free, "rpcrdma_mrs"),
