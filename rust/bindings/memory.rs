@@ -96,9 +96,9 @@ pub(crate) struct RegionSize {
 ///
 /// # Invariants
 ///
-/// `location` has `length` bytes, at least one. They stay allocated for all of `'a`, and afterwards
-/// until `exposure`, which is that of the owner, is over; if they are `counted`, only as long as
-/// their pages are referenced, and all of these can be referenced.
+/// `location` has `length` bytes, at least one. They and `exposure`, which is that of the owner,
+/// stay allocated for all of `'a`, and afterwards until `exposure` is over; the bytes, if they are
+/// `counted`, only as long as their pages are referenced, and all of these can be referenced.
 #[derive(Clone, Copy)]
 pub(crate) struct Exposable<'a> {
     location: Location,

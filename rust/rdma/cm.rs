@@ -151,8 +151,9 @@ unsafe extern "C" fn event_handler<H: CmHandler>(
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => CmEvent::AddressResolved,
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => CmEvent::RouteResolved,
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => {
-            // SAFETY: For this event the union holds connection parameters.
-            CmEvent::Established(private_data(unsafe { &event.param.conn }))
+            // SAFETY: For this event the union holds connection parameters, which are valid during
+            // the callback.
+            CmEvent::Established(unsafe { private_data(&event.param.conn) })
         }
         event => CmEvent::Other {
             event,
@@ -168,13 +169,18 @@ unsafe extern "C" fn event_handler<H: CmHandler>(
 }
 
 /// The private data of connection parameters, possibly empty or padded.
-pub(super) fn private_data(conn: &bindings::rdma_conn_param) -> &[u8] {
+///
+/// # Safety
+///
+/// `conn` belongs to an event of the connection manager, which is being handled for all of its
+/// lifetime.
+pub(super) unsafe fn private_data(conn: &bindings::rdma_conn_param) -> &[u8] {
     if conn.private_data.is_null() {
         return &[];
     }
     let length = usize::from(conn.private_data_len);
-    // SAFETY: The connection manager provides that many octets with the parameters of an event,
-    // valid for as long as the parameters are.
+    // SAFETY: The connection manager provides that many octets while the event is handled (this
+    // function's contract).
     unsafe { core::slice::from_raw_parts(conn.private_data.cast(), length) }
 }
 

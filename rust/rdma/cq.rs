@@ -24,12 +24,21 @@ pub(super) struct Cq(NonNull<bindings::ib_cq>);
 impl Cq {
     /// Allocates a queue for `entries` completions of `qp` on the device of `pd`. May sleep.
     ///
+    /// # Safety
+    ///
+    /// `qp` is valid when its first work request is posted, and until the queue is disabled.
+    ///
     /// # Errors
     ///
     /// Whatever the provider returns, such as `EINVAL` for more entries than the device supports.
-    pub(super) fn new<U: QpUser>(pd: &Pd, entries: u32, qp: *const QueuePair<U>) -> Result<Self> {
+    pub(super) unsafe fn new<U: QpUser>(
+        pd: &Pd,
+        entries: u32,
+        qp: *const QueuePair<U>,
+    ) -> Result<Self> {
         // SAFETY: The device is registered as long as the protection domain exists. `CALLER` is
-        // static. The context is used only by `done`, for completions of this queue pair.
+        // static. The context is used only by `done`, for completions of this queue pair, which is
+        // valid then (this function's contract).
         let ptr = from_err_ptr(unsafe {
             bindings::__ib_alloc_cq_any(
                 pd.device().as_raw(),

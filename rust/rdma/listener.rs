@@ -162,9 +162,10 @@ unsafe extern "C" fn listen_handler<H: ListenHandler>(
             // SAFETY: The identifier is valid, and this is its event handler. The other one expects
             // the same context.
             unsafe { (*id.as_raw()).event_handler = Some(request_handler::<H>) };
-            // SAFETY: For this event the union holds connection parameters.
-            let conn = unsafe { &event.param.conn };
-            match shared.enqueue(id, conn) {
+            // SAFETY: For this event the union holds connection parameters, which are valid during
+            // the callback.
+            let (conn, data) = unsafe { (&event.param.conn, private_data(&event.param.conn)) };
+            match shared.enqueue(id, data, conn.initiator_depth) {
                 Ok(()) => {
                     shared.handler.requested();
                     0
@@ -233,14 +234,15 @@ impl<H: ListenHandler> Shared<H> {
     fn enqueue(
         &self,
         id: CmId<Bound>,
-        conn: &bindings::rdma_conn_param,
+        private_data: &[u8],
+        read_depth: u8,
     ) -> Result<(), CmId<Bound>> {
         let mut request = ConnectRequest {
             id,
             private_data: [0; PRIVATE_DATA],
-            read_depth: conn.initiator_depth,
+            read_depth,
         };
-        for (to, from) in request.private_data.iter_mut().zip(private_data(conn)) {
+        for (to, from) in request.private_data.iter_mut().zip(private_data) {
             *to = *from;
         }
         let mut waiting = self.waiting.lock();

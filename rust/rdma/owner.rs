@@ -101,7 +101,9 @@ impl<U: QpUser> QpOwner<U> {
             .min(attributes.max_qp_wr);
         let cq_size = sq_size.saturating_add(caps.max_recv_wr).saturating_add(1);
         let sq_entries = sq_size.saturating_sub(1);
-        let cq = Cq::new(pd, cq_size, memory.as_mut_ptr())?;
+        // SAFETY: The memory becomes the queue pair below. Its last reference goes after the owner,
+        // which disables the CQ.
+        let cq = unsafe { Cq::new(pd, cq_size, memory.as_mut_ptr())? };
         let mut attr = bindings::ib_qp_init_attr {
             send_cq: cq.as_raw(),
             recv_cq: cq.as_raw(),

@@ -229,13 +229,17 @@ impl<U: QpUser> SendBox<'_, U> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, or `EBUSY` if a range was added already.
+    /// `ENOMEM`; `EBUSY` if a range was added already; `EINVAL` on a client, whose contexts become
+    /// idle with a later Send.
     pub(crate) fn reserve_rw(
         &mut self,
         direction: DataDirection,
         ranges: usize,
         elements: usize,
     ) -> Result {
+        if U::IS_CLIENT {
+            return Err(EINVAL);
+        }
         // Each range may be split once more.
         let more = elements / self.qp.region_pages.get() as usize;
         let ranges = ranges.saturating_add(more);
@@ -347,13 +351,14 @@ impl<U: QpUser> SendBox<'_, U> {
     ///
     /// # Errors
     ///
-    /// [`SqError::Closed`] if the buffer is shorter, or if the ranges do not fit the send queue.
+    /// [`SqError::Closed`] if the buffer is shorter, if the ranges do not fit the send queue, or if
+    /// they are RDMA Reads, which may complete after a later Send.
     fn prepare_send(
         &mut self,
         length: usize,
         handle: Option<u32>,
     ) -> Result<*mut bindings::ib_send_wr, SqError> {
-        if !self.fits() || length > self.ctxt.header.len() {
+        if self.ctxt.rw.is_read() || !self.fits() || length > self.ctxt.header.len() {
             return Err(SqError::Closed);
         }
         let ctxt = &mut **self.ctxt;
