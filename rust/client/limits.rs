@@ -87,13 +87,11 @@ impl EpLimits {
             // Invalidations, and a check of the peer.
             let for_others = requests.saturating_mul(mrs_per_call).saturating_add(1);
             let receives = requests.saturating_add(BACKWARD_SLOTS.saturating_mul(2));
-            let recv_batch = (receives / 4).clamp(1, RECV_BATCH);
             let caps = QpCaps {
                 send_size: own.send.bytes().max(least),
                 recv_size: own.receive.bytes().max(least),
                 // While fewer than a batch wait to be posted, all that are promised are posted.
-                max_recv_wr: receives.saturating_add(recv_batch - 1),
-                recv_batch,
+                max_recv_wr: receives.saturating_add(RECV_BATCH - 1),
                 max_send_wr: for_sends.saturating_add(for_others),
                 max_send_sge: 1,
                 first_sends: sends.min(FIRST_SENDS),

@@ -6,10 +6,6 @@ use super::Pd;
 use crate::bindings;
 use kernel::{alloc::Flags, dma::DataDirection, error::to_result, prelude::*, sync::Arc};
 
-/// The functions that pass mapped memory from the device to the CPU, and back.
-type SyncSingle =
-    unsafe extern "C" fn(*mut bindings::ib_device, u64, usize, bindings::dma_data_direction);
-
 /// A buffer of fixed size that is mapped for DMA for as long as it exists.
 ///
 /// # Invariants
@@ -93,19 +89,22 @@ impl DmaBuffer {
 
     /// Passes the first `length` bytes from the device to the CPU.
     pub(super) fn sync_for_cpu(&self, length: usize) {
-        self.sync(length, bindings::rpcrdma_ib_dma_sync_single_for_cpu);
+        let (device, length) = (self.pd.device().as_raw(), length.min(self.data.len()));
+        let direction = self.direction.into();
+        // SAFETY: By the type's invariant the range is mapped on the device.
+        unsafe {
+            bindings::rpcrdma_ib_dma_sync_single_for_cpu(device, self.address, length, direction)
+        };
     }
 
     /// Passes the first `length` bytes from the CPU to the device.
     pub(super) fn sync_for_device(&self, length: usize) {
-        self.sync(length, bindings::rpcrdma_ib_dma_sync_single_for_device);
-    }
-
-    fn sync(&self, length: usize, sync: SyncSingle) {
         let (device, length) = (self.pd.device().as_raw(), length.min(self.data.len()));
-        // SAFETY: By the type's invariant the range is mapped on the device. `sync` is one of the
-        // two functions above.
-        unsafe { sync(device, self.address, length, self.direction.into()) };
+        let direction = self.direction.into();
+        // SAFETY: By the type's invariant the range is mapped on the device.
+        unsafe {
+            bindings::rpcrdma_ib_dma_sync_single_for_device(device, self.address, length, direction)
+        };
     }
 }
 

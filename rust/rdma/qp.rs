@@ -130,8 +130,6 @@ pub(crate) struct QpCaps {
     pub(crate) recv_size: u32,
     /// The most Receives that are posted, without that for the drain.
     pub(crate) max_recv_wr: u32,
-    /// How many Receives [`CqContext::repost`] posts together.
-    pub(crate) recv_batch: u32,
     /// Entries of the send queue, without that for the drain and those that the RDMA core adds for
     /// `ranges_per_msg`. On a client enough for `max_sends` with their MRs, and for the local
     /// invalidations of all slots.

@@ -28,9 +28,8 @@ use kernel::{
     sync::{Arc, SpinLockGuard},
 };
 
-/// Receives are posted again when so many are missing, or fewer with a small client
-/// ([`QpCaps::recv_batch`](super::QpCaps::recv_batch)): ringing the doorbell costs the same for one
-/// as for many. A server keeps as many idle ones.
+/// A client posts so many Receives together: ringing the doorbell costs the same for one as for
+/// many. A server keeps as many idle ones.
 pub(crate) const RECV_BATCH: u32 = 8;
 
 /// A buffer for one message, and the work request that posts it.
@@ -274,16 +273,13 @@ impl<U: QpUser> QueuePair<U> {
 }
 
 impl<U: QpUser> CqContext<'_, U> {
-    /// Posts a Receive again, together with others once a batch is complete
-    /// ([`QpCaps::recv_batch`]). Does not sleep.
-    ///
-    /// [`QpCaps::recv_batch`]: super::QpCaps::recv_batch
+    /// Posts a Receive again, on a client once there are [`RECV_BATCH`]. Does not sleep.
     pub(crate) fn repost(&mut self, ctxt: RecvBox<U>) {
         let qp = self.qp();
         let mut rq = qp.recv.lock();
         let surplus = qp.put_idle(&mut rq, ctxt);
         let room = qp.caps.max_recv_wr.saturating_sub(rq.posted.len());
-        let batch = qp.caps.recv_batch;
+        let batch = if U::IS_CLIENT { RECV_BATCH } else { 1 };
         if rq.idle.len().min(room) >= batch {
             // If this fails, the connection ends.
             let _ = qp.post_idle(rq, batch);

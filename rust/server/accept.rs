@@ -112,7 +112,6 @@ fn caps(conn: &SvcxprtRdma, device: &Device, credits: u32, registers_reads: bool
             .saturating_add(SPARE_RECEIVES)
             .saturating_add(BACKWARD_CREDITS),
         recv_size: conn.own_data.receive.bytes(),
-        recv_batch: 1,
         send_size: conn.own_data.send.bytes().max(conn.thresholds.send),
         max_send_wr: send_requests(full),
         // The RDMA core limits the elements of a Read to max_sge_rd.
