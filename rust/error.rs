@@ -78,8 +78,6 @@ causes! {
     PostFailed = c"post_failed";
     /// A Call would have been sent twice.
     Retransmission = c"retransmission";
-    /// A Call that has no Reply was sent; its credit can only be recovered by reconnecting.
-    OneWayCall = c"one_way_call";
     /// A Reply could not be built or sent. The requester sends its Call again on another
     /// connection.
     ReplyFailed = c"reply_failed";

@@ -92,10 +92,6 @@ pub(super) fn marshal_req(qp: &QpOwner<Ep>, rqst: &Rqst) -> Result<(), SendError
     count_segments(&ep.transport.stats, &plan, &shape.reply.len);
     ep.transport.calls.record(Form::from(&plan));
     (ep.transport.stats.call_bytes).add(shape.call.len.total());
-    // Without a Reply the credit would never come back.
-    if !rqst.reply_expected() {
-        return Err(disconnect(ep, Cause::OneWayCall));
-    }
     Ok(())
 }
 

@@ -289,23 +289,15 @@ fn complete_rqst(cx: &mut CqContext<'_, Ep>, reply: PendingReply) {
 /// rest.
 fn deliver(ep: &Ep, rqst: &mut PinnedRqst, payload: &[u8], placed: u64) -> Option<usize> {
     let stats = &ep.transport.stats;
-    let reply = rqst.reply().ok()?;
-    let head_len = reply.head_len();
-    if placed == 0 {
-        let copied = reply.copy_in(0, payload).ok()?;
-        let fixup = copied.saturating_sub(head_len);
-        stats.fixup_bytes.add_len(fixup);
-        if fixup != 0 {
-            trace::xprtrdma_fixup(rqst, fixup);
-        }
-        return Some(copied);
-    }
+    let head_len = rqst.reply().ok()?.head_len();
     stats.delivered_bytes.add(placed);
     // At most what was offered, so the round-up does not overflow.
     let placed = usize::try_from(placed).ok()?;
     let rounded = placed.checked_next_multiple_of(4)?;
     let (head, rest) = payload.split_at(payload.len().min(head_len));
-    rqst.trim_reply_head(head.len());
+    if placed != 0 {
+        rqst.trim_reply_head(head.len());
+    }
     let reply = rqst.reply().ok()?;
     let first = reply.copy_in(0, head).ok()?;
     // The peer does not write the round-up (RFC 8166 section 3.4.6). If the RPC message counts it

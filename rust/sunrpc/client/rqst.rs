@@ -117,13 +117,6 @@ impl Rqst {
         flags & datatouch == 0
     }
 
-    /// Whether a Reply is expected.
-    pub(crate) fn reply_expected(&self) -> bool {
-        // SAFETY: The request is valid and has a task, whose procedure is null or constant.
-        let procedure = unsafe { (*(*self.raw()).rq_task).tk_msg.rpc_proc.as_ref() };
-        procedure.is_some_and(|procedure| procedure.p_decode.is_some())
-    }
-
     /// Whether the request was sent on the present connection, which may end at any time unless the
     /// caller holds the send lock.
     pub(crate) fn is_of_connection(&self) -> bool {
