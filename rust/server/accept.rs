@@ -63,11 +63,13 @@ impl SvcxprtRdma {
             receive: size,
             remote_invalidation: attributes.memory_management,
         };
+        let peer = request.id.peer_address();
         let theirs = PrivateData::find(&request.private_data).map(|(_, found)| found);
         let thresholds = negotiate(own, theirs);
         let incoming = Incoming::new(credits, thresholds)?;
         let this = pin_init!(Self {
-            peer: request.id.peer_address(),
+            has_unanswerable: listener.has_unanswerable(&peer),
+            peer,
             own_data: own,
             peer_data: theirs,
             thresholds,

@@ -66,7 +66,6 @@ pub(super) struct ListenerShared {
     began: Instant<BootTime>,
     #[pin]
     unanswerable: SpinLock<Unanswerable>,
-    has_unanswerable: Atomic<bool>,
     #[pin]
     ends: SpinLock<Ends>,
     /// When the present period of the log began, and its lines.
@@ -104,7 +103,6 @@ impl ListenerShared {
                 UnanswerableCalls::new(REMEMBERED),
                 "rpcrdma_unanswerable"
             ),
-            has_unanswerable: Atomic::new(false),
             ends <- new_spinlock!(Ends::NONE, "rpcrdma_ends"),
             log <- new_spinlock!((Instant::now(), 0), "rpcrdma_log"),
         }? Error);
@@ -117,26 +115,27 @@ impl ListenerShared {
         self.with_unanswerable(|calls, now| calls.record(peer.host(), xid, now));
     }
 
+    /// Whether Calls of `peer` have cost earlier connections. Otherwise nothing has to be asked of
+    /// those on a connection that begins now: a peer makes the others' Calls wait for no lock.
+    pub(super) fn has_unanswerable(&self, peer: &SocketAddress) -> bool {
+        self.with_unanswerable(|calls, now| calls.has_any(peer.host(), now))
+    }
+
     /// Whether a Call of `peer` has cost earlier connections, and is to be refused.
     pub(super) fn is_unanswerable(&self, peer: &SocketAddress, xid: Xid) -> bool {
-        self.has_unanswerable.load(Relaxed)
-            && self.with_unanswerable(|calls, now| calls.is_refused(peer.host(), xid, now))
+        self.with_unanswerable(|calls, now| calls.is_refused(peer.host(), xid, now))
     }
 
     /// Forgets a Call of `peer` that was answered with an RDMA_ERROR.
     pub(super) fn error_sent(&self, peer: &SocketAddress, xid: Xid) {
-        if self.has_unanswerable.load(Relaxed) {
-            self.with_unanswerable(|calls, _| calls.forget(peer.host(), xid));
-        }
+        self.with_unanswerable(|calls, _| calls.forget(peer.host(), xid));
     }
 
     /// Passes `change` the Calls that could not be answered, and the nanoseconds since the listener
     /// began.
     fn with_unanswerable<R>(&self, change: impl FnOnce(&mut Unanswerable, u64) -> R) -> R {
         let mut calls = self.unanswerable.lock();
-        let result = change(&mut calls, self.began.elapsed().as_nanos().unsigned_abs());
-        self.has_unanswerable.store(!calls.is_empty(), Relaxed);
-        result
+        change(&mut calls, self.began.elapsed().as_nanos().unsigned_abs())
     }
 
     /// Records that a connection could not be accepted.

@@ -172,7 +172,8 @@ fn refusal(qp: &Qp, call: &ReceivedCall<'_>) -> Option<ResponderRefusal> {
             call.index.error(ErrorBody::Chunk),
         ));
     }
-    let has_failed = conn.listener.is_unanswerable(&conn.peer, call.index.xid);
+    let has_failed =
+        conn.has_unanswerable && conn.listener.is_unanswerable(&conn.peer, call.index.xid);
     has_failed.then(|| ResponderRefusal::Answer(call.index.error(ErrorBody::Chunk)))
 }
 

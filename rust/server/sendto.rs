@@ -222,7 +222,8 @@ fn send_error(qp: &Owner, error: &ErrorMessage, garbage: Option<&[u8]>) {
         Ok(ctxt.post_send(length, None)?)
     };
     match send() {
-        Ok(()) => conn.listener.error_sent(&conn.peer, error.xid),
+        Ok(()) if conn.has_unanswerable => conn.listener.error_sent(&conn.peer, error.xid),
+        Ok(()) => {}
         Err(_) => conn.fail(Cause::ReplyFailed),
     }
 }

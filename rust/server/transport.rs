@@ -70,6 +70,8 @@ pub(crate) struct SvcxprtRdma {
     /// The versions that the requester may speak.
     pub(super) versions: Versions,
     pub(super) budget: CallBudget,
+    /// Whether Calls of this requester have cost earlier connections.
+    pub(super) has_unanswerable: bool,
     /// Pages of RDMA Reads that Calls may have until threads take them.
     pub(super) max_read_pages: u32,
     /// Distinguishes the connection in debugfs and in trace events.

@@ -104,9 +104,12 @@ impl<P: Copy + PartialEq, const N: usize> UnanswerableCalls<P, N> {
         }
     }
 
-    /// Whether no Call is remembered, so that [`Self::is_refused`] need not be asked.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.iter().all(Option::is_none)
+    /// Whether a Call of `peer` is remembered. Otherwise [`Self::is_refused`] need not be asked on
+    /// the connection that begins at `now`.
+    pub(crate) fn has_any(&mut self, peer: P, now: u64) -> bool {
+        self.expire(now);
+        let mut entries = self.entries.iter().flatten();
+        entries.any(|entry| entry.peer == peer)
     }
 }
 
@@ -135,9 +138,9 @@ mod tests {
     #[test]
     fn a_call_that_cannot_be_answered_is_refused_once() {
         let mut calls = UnanswerableCalls::<u32, 4>::new(100);
-        assert!(calls.is_empty());
+        assert!(!calls.has_any(1, 1000));
         calls.record(1, XID, 1000);
-        assert!(!calls.is_empty());
+        assert_eq!([1, 2].map(|peer| calls.has_any(peer, 1000)), [true, false]);
         // It may have been bad luck.
         assert!(!take(&mut calls, 1, XID, 1001));
         calls.record(1, XID, 1002);
@@ -145,7 +148,7 @@ mod tests {
         assert!(!take(&mut calls, 2, XID, 1003));
         assert!(!take(&mut calls, 1, Xid(XID.0.wrapping_add(1)), 1003));
         assert!(take(&mut calls, 1, XID, 1003));
-        assert!(calls.is_empty());
+        assert!(!calls.has_any(1, 1003));
         assert!(!take(&mut calls, 1, XID, 1004));
     }
 
@@ -163,7 +166,7 @@ mod tests {
         calls.forget(1, Xid(1));
         assert!(calls.is_refused(1, XID, 1003));
         calls.forget(1, XID);
-        assert!(calls.is_empty());
+        assert!(!calls.has_any(1, 1003));
     }
 
     fn record_twice<const N: usize>(calls: &mut UnanswerableCalls<u32, N>, peer: u32, now: u64) {
@@ -177,15 +180,16 @@ mod tests {
         record_twice(&mut calls, 1, 1000);
         record_twice(&mut calls, 2, 1000);
         assert!(take(&mut calls, 1, XID, 1099));
+        assert!(calls.has_any(2, 1099));
+        assert!(!calls.has_any(2, 1100));
         assert!(!take(&mut calls, 2, XID, 1100));
-        assert!(calls.is_empty());
         // A clock that goes back makes nothing old.
         record_twice(&mut calls, 1, 1000);
         assert!(take(&mut calls, 1, XID, 999));
         // Calls other than the one that is looked for are forgotten as well.
         calls.record(1, XID, 1000);
         assert!(!take(&mut calls, 2, XID, 1100));
-        assert!(calls.is_empty());
+        assert!(!calls.has_any(1, 1000));
     }
 
     #[test]

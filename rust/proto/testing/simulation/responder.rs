@@ -172,8 +172,7 @@ impl<'a> Responder<'a> {
 
     /// Whether a Call has cost connections before, so that it is to be refused.
     pub(super) fn take_unanswerable(&mut self, fabric: &mut Fabric<'_>, xid: Xid) -> bool {
-        let is_found = !self.unanswerable.is_empty()
-            && (self.unanswerable).is_refused(End::Requester, xid, fabric.now);
+        let is_found = (self.unanswerable).is_refused(End::Requester, xid, fabric.now);
         if is_found {
             self.unanswerable.forget(End::Requester, xid);
         }
