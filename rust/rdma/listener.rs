@@ -20,9 +20,9 @@ const MAX_WAITING: usize = 256;
 /// How many connect requests the provider may queue before the connection manager reports them.
 const BACKLOG: c_int = 64;
 
-/// Octets of private data kept of a connect request. RFC 8797 defines 8; a fabric may put some
-/// before them.
-const PRIVATE_DATA: usize = 64;
+/// Octets of private data kept of a connect request: all that the connection manager can report.
+/// RFC 8797 defines 8, which may begin at any of them.
+const PRIVATE_DATA: usize = 255;
 
 /// Is notified of the events of a [`Listener`].
 ///
@@ -121,7 +121,7 @@ impl<H: ListenHandler> Listener<H> {
 /// happen in an event handler.
 pub(crate) struct ConnectRequest {
     pub(crate) id: CmId<Bound>,
-    /// The peer's private data, if there is any, padded or truncated.
+    /// The peer's private data, if there is any, padded.
     pub(crate) private_data: [u8; PRIVATE_DATA],
     /// How many RDMA Reads from its memory the peer allows at a time.
     pub(crate) read_depth: u8,

@@ -153,8 +153,11 @@ impl Connection {
             return Err(ERANGE);
         }
         let qp = QpOwner::new(id, &pd, &caps, rdma.clone());
-        // A device may take less than it says. EINVAL means that the client has gone.
-        let qp = qp.map_err(|error| if error == EINVAL { ERANGE } else { error })?;
+        // A device may take less than it says. Elsewhere EINVAL means that the client has gone.
+        let qp = qp.map_err(|error| match error {
+            EINVAL if rdma.cause.as_ref().is_none() => ERANGE,
+            error => error,
+        })?;
         let connection = Self {
             _removal: RemovalNotice::new(&device, rdma.clone())?,
             qp: KBox::pin_init(WithFiles::new(rdma.number, Ok::<_, Error>(qp)), GFP_KERNEL)?,
