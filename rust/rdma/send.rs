@@ -287,12 +287,16 @@ impl<U: QpUser> SendBox<'_, U> {
     ///
     /// # Errors
     ///
-    /// [`SqError::Closed`].
+    /// [`SqError::Closed`], also if the chain does not fit an empty queue.
     pub(super) fn post(
         self,
         mut sq: SpinLockGuard<'_, SendQueue<U>>,
         slot: Option<SlotGuard<'_, U>>,
     ) -> Result<(), SqError> {
+        if self.ctxt.entries() > self.qp.sq_entries {
+            drop(sq);
+            return Err(SqError::Closed);
+        }
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `this` is not dropped, and does not use the context any more.
         let (qp, mut ctxt) = (this.qp, unsafe { ManuallyDrop::take(&mut this.ctxt) });

@@ -266,21 +266,16 @@ impl<U: QpUser> SendBox<'_, U> {
         self.qp.mrs_of(&self.ctxt.rw)
     }
 
-    /// Whether an empty send queue has entries for the ranges and a Send.
-    pub(crate) fn fits(&self) -> bool {
-        self.ctxt.rw.requests < self.qp.sq_entries
-    }
-
-    /// Hands over the RDMA Reads, of which there are some, and which fit ([`Self::fits`]). `cid`
-    /// identifies the message for which they are done in trace events.
+    /// Hands over the RDMA Reads, of which there are some. `cid` identifies the message for which
+    /// they are done in trace events.
     ///
     /// # Errors
     ///
-    /// [`SqError::Closed`]. The data is dropped, or, if the provider has refused the chain, kept
-    /// until the queue pair is gone.
+    /// [`SqError::Closed`], also if the chain does not fit an empty queue. The data is dropped, or,
+    /// if the provider has refused the chain, kept until the queue pair is gone.
     pub(crate) fn post_reads(mut self, cid: u32) -> Result<(), SqError> {
         let requests = self.ctxt.rw.requests;
-        if !self.fits() || !self.ctxt.rw.is_read() {
+        if !self.ctxt.rw.is_read() {
             return Err(SqError::Closed);
         }
         self.ctxt.cid = cid;
@@ -290,14 +285,13 @@ impl<U: QpUser> SendBox<'_, U> {
         self.post(sq, None)
     }
 
-    /// Hands over the RDMA Writes, if there are any, which fit ([`Self::fits`]), and the Send of
-    /// the first `length` bytes of the buffer. Asks the peer to invalidate `handle`, if there is
-    /// one.
+    /// Hands over the RDMA Writes, if there are any, and the Send of the first `length` bytes of
+    /// the buffer. Asks the peer to invalidate `handle`, if there is one.
     ///
     /// # Errors
     ///
-    /// [`SqError::Closed`]. The data is dropped, or, if the provider has refused the chain, kept
-    /// until the queue pair is gone.
+    /// [`SqError::Closed`], also if the chain does not fit an empty queue. The data is dropped, or,
+    /// if the provider has refused the chain, kept until the queue pair is gone.
     pub(crate) fn post_send(mut self, length: usize, handle: Option<u32>) -> Result<(), SqError> {
         let last = self.prepare_send(length, handle)?;
         if !U::IS_CLIENT {
@@ -351,14 +345,14 @@ impl<U: QpUser> SendBox<'_, U> {
     ///
     /// # Errors
     ///
-    /// [`SqError::Closed`] if the buffer is shorter, if the ranges do not fit the send queue, or if
-    /// they are RDMA Reads, which may complete after a later Send.
+    /// [`SqError::Closed`] if the buffer is shorter, or if there are RDMA Reads, which may complete
+    /// after a later Send.
     fn prepare_send(
         &mut self,
         length: usize,
         handle: Option<u32>,
     ) -> Result<*mut bindings::ib_send_wr, SqError> {
-        if self.ctxt.rw.is_read() || !self.fits() || length > self.ctxt.header.len() {
+        if self.ctxt.rw.is_read() || length > self.ctxt.header.len() {
             return Err(SqError::Closed);
         }
         let ctxt = &mut **self.ctxt;

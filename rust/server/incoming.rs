@@ -106,7 +106,7 @@ impl SvcxprtRdma {
         let head = incoming.head()?;
         let (pages, limit) = (head.pages_to_read, self.listener.page_limit);
         if pages > 0 && incoming.pages > 0 {
-            // What lowers this calls `wake`: Reads that are done, or not posted.
+            // What lowers this calls `wake`: Reads that are done.
             let sum = incoming.pages.saturating_add(pages);
             if sum > self.max_read_pages || self.listener.read_pages.load(Relaxed) >= limit {
                 return None;
@@ -140,13 +140,6 @@ impl SvcxprtRdma {
         let pages = pages.min(incoming.pages);
         incoming.pages -= pages;
         self.listener.read_pages.fetch_sub(pages, Relaxed);
-    }
-
-    /// The RDMA Reads of a Call, of `pages` pages, will not be posted.
-    pub(super) fn drop_reads(&self, pages: u32) {
-        let mut incoming = self.incoming.lock();
-        self.put_read_pages(&mut incoming, pages);
-        self.wake(&incoming);
     }
 
     /// The handshake is over. Called by the connection manager.

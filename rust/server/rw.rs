@@ -17,7 +17,7 @@ use crate::{
         responder::{
             call::ReceivedCall, placement::ReplyPlan, refusal::ResponderRefusal, stream::Source,
         },
-        wire::{chunk::Segment, error::ErrorBody},
+        wire::chunk::Segment,
     },
     rdma,
     sunrpc::{
@@ -60,29 +60,21 @@ impl SvcxprtRdma {
     }
 }
 
-/// Posts the RDMA Reads for a Call, into pages of the thread. If they are too many for the send
-/// queue, the Call is answered with an RDMA_ERROR.
+/// Posts the RDMA Reads for a Call, into pages of the thread.
 pub(super) fn post_reads(qp: &Owner, mut ctxt: RecvBox, rqst: &mut Receiving<'_>) {
     let conn = qp.user();
     let send_ctxt = map_reads(qp, &ctxt, rqst);
     let (cid, info) = (ctxt.cid(), ctxt.with_data().1);
     let reserved = core::mem::take(&mut info.mrs);
     match send_ctxt {
-        Ok(mut send_ctxt) if send_ctxt.fits() => {
+        Ok(mut send_ctxt) => {
             let unused = reserved.saturating_sub(send_ctxt.mrs());
             *send_ctxt.data() = SendInfo::Reads(ctxt);
-            // The connection ends if this fails, and its other Calls need no MRs.
-            if send_ctxt.post_reads(cid).is_ok() {
-                qp.unreserve(unused);
+            match send_ctxt.post_reads(cid) {
+                Ok(()) => qp.unreserve(unused),
+                // The connection's other Calls need no MRs.
+                Err(_) => conn.fail(Cause::PostFailed),
             }
-        }
-        Ok(send_ctxt) => {
-            drop(send_ctxt);
-            qp.unreserve(reserved);
-            conn.drop_reads(info.pages_to_read);
-            let error = info.index().map(|index| index.error(ErrorBody::Chunk));
-            let refusal = error.map_or(ResponderRefusal::Discard, ResponderRefusal::Answer);
-            sendto::reject_call(qp, ctxt, refusal);
         }
         Err(_) => {
             conn.fail(Cause::LocalResources);
@@ -177,11 +169,12 @@ pub(super) fn add_writes(
     let (conn, pages) = (qp.user(), ctxt.pages()?);
     let layout = rqst.move_pages(pages, |pages, count| {
         conn.wait_for_memory(|| pages.reserve(count, GFP_KERNEL))
-    })?;
+    });
     let count = u32::try_from(pages.len())?;
     // `pages_put` subtracts them.
     conn.reply_load.add(count, Relaxed);
     conn.listener.reply_pages.add(count, Relaxed);
+    let layout = layout?;
     // Head, pages and tail are in different ranges: two of the Writes may be split.
     let writes = plan.rdma_writes(call).count();
     let ranges = writes.saturating_add(2);

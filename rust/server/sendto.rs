@@ -107,10 +107,6 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvBox>) 
         fail_call(qp, &index.error(ErrorBody::Chunk));
         return Ok(());
     };
-    let mut send_ctxt = get_send_ctxt(qp)?;
-    let end = copy_inline(send_ctxt.bytes(), &rqst, &plan)?;
-    let taken = rqst.began();
-    let inv_handle = call.handle_to_invalidate(&conn.thresholds);
     let form = Form::new(index, &plan);
     let (mut segments, mut bytes) = (0u32, 0u64);
     if form.reply != 0 {
@@ -119,6 +115,14 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvBox>) 
             bytes = bytes.saturating_add(target.length.into());
         }
     }
+    if segments > MAX_RDMA_WRITES {
+        fail_call(qp, &index.error(ErrorBody::Chunk));
+        return Ok(());
+    }
+    let mut send_ctxt = get_send_ctxt(qp)?;
+    let end = copy_inline(send_ctxt.bytes(), &rqst, &plan)?;
+    let taken = rqst.began();
+    let inv_handle = call.handle_to_invalidate(&conn.thresholds);
     *send_ctxt.data() = SendInfo::Reply(ReplyInfo {
         xid: index.xid,
         form,
@@ -131,16 +135,7 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvBox>) 
         replied,
     });
     if segments != 0 {
-        let mut fits = segments <= MAX_RDMA_WRITES;
-        if fits {
-            add_writes(qp, cid, &mut send_ctxt, rqst, &plan, &call)?;
-            fits = send_ctxt.fits();
-        }
-        if !fits {
-            drop(send_ctxt);
-            fail_call(qp, &index.error(ErrorBody::Chunk));
-            return Ok(());
-        }
+        add_writes(qp, cid, &mut send_ctxt, rqst, &plan, &call)?;
     }
     conn.replies_in(index.version);
     let credits = conn.grant(qp)?;
