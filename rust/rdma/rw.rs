@@ -95,7 +95,7 @@ impl RwList {
     ///
     /// `ENOMEM` if there is no room or no memory, or if the range cannot be mapped: an IOMMU,
     /// bounce buffers or the device's own tables may be exhausted for a moment. `EINVAL` if there
-    /// are no bytes, if the range is not within these pages, or if it does not fit an MR.
+    /// are no bytes, or if the range is not within these pages.
     pub(super) unsafe fn add(
         &mut self,
         hw: &Hw,
@@ -135,11 +135,9 @@ impl RwList {
         let Ok(requests @ 1..) = u32::try_from(status) else {
             self.ctxts.pop();
             self.vecs.truncate(first);
-            // Any other may be a shortage: dma_map_sg() says EIO if bounce buffers are used up.
-            return match to_result(status) {
-                Err(EINVAL) => Err(EINVAL),
-                _ => Err(ENOMEM),
-            };
+            // Whatever the error, it may be a shortage: dma_map_sg() says EIO if bounce buffers are
+            // used up, and the RDMA core EINVAL for anything that a device says of an MR.
+            return Err(ENOMEM);
         };
         self.requests = self.requests.saturating_add(requests);
         Ok(())
