@@ -220,18 +220,6 @@ pub(crate) fn describe(cause: Cause) -> &'static CStr {
     }
 }
 
-/// Why a server could not accept a connection, for its log.
-pub(crate) fn why_not_accepted(error: Error) -> &'static str {
-    match error.to_errno().unsigned_abs() {
-        bindings::EINVAL | bindings::ECONNRESET => "it has gone away",
-        bindings::ENOMEM => "memory or device resources are short",
-        bindings::ENODEV => "the device is going away, or has just come",
-        bindings::ENXIO => "its device, or the device here, allows no RDMA Reads",
-        bindings::ERANGE => "the queues of the device are too short for nfsd's max_block_size",
-        _ => "the device refused a request",
-    }
-}
-
 #[cfg(rpcrdma_kunit)]
 #[kernel::macros::kunit_tests(rpcrdma_error)]
 mod tests {

@@ -209,7 +209,7 @@ impl<U: QpUser> QpOwner<U> {
     ///
     /// # Errors
     ///
-    /// Whatever the connection manager returns, such as `EINVAL` if the peer is already gone.
+    /// `EINVAL` if the peer is already gone, or whatever the connection manager returns.
     pub(crate) fn accept(&self, private_data: &[u8], initiator_depth: u8) -> Result {
         let mut raw = conn_param(private_data)?;
         raw.initiator_depth = initiator_depth;
@@ -217,13 +217,18 @@ impl<U: QpUser> QpOwner<U> {
         let id = self.id().as_raw();
         QueuePair::start_watchdog(&self.0);
         // SAFETY: The identifier is valid; the parameters are copied during the call.
-        unsafe {
+        let accepted = unsafe {
             to_result(bindings::rdma_set_min_rnr_timer(id, RNR_TIMER))?;
             bindings::rdma_lock_handler(id);
             let status = bindings::rdma_accept(id, &mut raw);
             bindings::rdma_unlock_handler(id);
             to_result(status)
-        }
+        };
+        accepted.map_err(|error| match error.to_errno().unsigned_abs() {
+            // siw, of a peer that is gone.
+            bindings::ECONNRESET => EINVAL,
+            _ => error,
+        })
     }
 
     /// Ends the connection. The queue pair goes to the error state. May sleep.

@@ -4,7 +4,7 @@
 
 use crate::{
     debugfs::{File, Show, WithFiles},
-    error::{describe, why_not_accepted, Cause},
+    error::{describe, Cause},
     proto::{responder::unanswerable::UnanswerableCalls, wire::header::Xid},
     stats::{Counter, Ends},
     sunrpc::{self, ClassUser, Host, SocketAddress},
@@ -185,6 +185,18 @@ impl ListenerShared {
 impl Show for ListenerShared {
     const PREFIX: &'static CStr = c"listener-";
     const FILES: &'static [File<Self>] = &[(c"listener", listener)];
+}
+
+/// Why a connection could not be accepted, for the log.
+fn why_not_accepted(error: Error) -> &'static str {
+    match error {
+        EINVAL => "it has gone away",
+        ENOMEM => "memory or device resources are short",
+        ENODEV => "the device is going away, or has just come",
+        ENXIO => "its device, or the device here, allows no RDMA Reads",
+        ERANGE => "the queues of the device are too short for nfsd's max_block_size",
+        _ => "the device refused a request",
+    }
 }
 
 /// Counts, one `name value` a line.

@@ -244,10 +244,12 @@ transports() {
 }
 # Of the kernel's threads those that belong to one workqueue; others come and go.
 workqueue_threads() { cat /proc/[0-9]*/comm 2>/dev/null | grep -c '^kworker/R' || true; }
-# KiB that the kernel took by parts. What describes a chunk of per-CPU memory is megabytes, which it takes when a few
-# more variables than before need one, whosever they are.
+# KiB that the kernel took by parts. What describes a chunk of per-CPU memory is megabytes, which it
+# takes when a few more variables than before need one, whosever they are.
 kernel_parts() {
-	{ cat /proc/meminfo /proc/vmallocinfo 2>/dev/null || true; } | awk -v page="$(getconf PAGESIZE)" '
+	local page
+	page=$(getconf PAGESIZE)
+	{ cat /proc/meminfo /proc/vmallocinfo 2>/dev/null || true; } | awk -v page="$page" '
 		/^(SUnreclaim|KernelStack|VmallocUsed|Percpu):/ { kib += $2 }
 		/ pcpu_create_chunk\+/ { kib -= ($2 - page) / 1024 }
 		END { print kib }'
@@ -270,8 +272,8 @@ other_pages() {
 }
 # Gives back what is only kept in reserve, so that the rest can be counted.
 give_reserves_back() { shrink_slabs drop_caches; }
-# shrink_slabs [COMMAND], which runs before. The files by which slabs are shrunk are open already, or a
-# count would find those that the one before has left to RCU.
+# shrink_slabs [COMMAND], which runs before. The files by which slabs are shrunk are open already,
+# or a count would find those that the one before has left to RCU.
 shrink_slabs() {
 	local cache shrink files=()
 	for cache in /sys/kernel/slab/*/shrink; do
