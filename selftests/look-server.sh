@@ -74,13 +74,18 @@ oldest_call_is_seen() {
 	server <<-'EOF'
 		count=$(stat_of calls_outstanding) age=$(stat_of oldest_call_ms)
 		[ $count = 1 ] && [ $age -ge 1000 ] || fail "$count Calls, the oldest for $age ms"
-		fsfreeze -u /export/disk
 	EOF
+	! is_rust || client <<-'EOF'
+		count=$(our_stat calls_outstanding) age=$(our_stat oldest_call_ms)
+		[ $count = 1 ] && [ $age -ge 1000 ] || fail "$count Calls, the oldest for $age ms"
+	EOF
+	server 'fsfreeze -u /export/disk'
 	client_wait program
 	server <<-'EOF'
 		idle() { [ "$(stat_of calls_outstanding) $(stat_of oldest_call_ms)" = "0 0" ]; }
 		wait_for 5 idle
 	EOF
+	! is_rust || client '[ "$(our_stat calls_outstanding) $(our_stat oldest_call_ms)" = "0 0" ]'
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 

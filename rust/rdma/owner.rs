@@ -4,7 +4,7 @@
 
 use super::{
     cm::{Bound, CmId},
-    cq::{Cq, CqContext, Cqe},
+    cq::{Cq, Cqe},
     list::List,
     mr_slots::MrSlots,
     qp::{QpCaps, QpUser, QueuePair},
@@ -64,22 +64,6 @@ const RNR_FOR_EVER: u8 = 7;
 /// How often both ends repeat lost packets, as the connecting one says (a field of the fabric with
 /// a maximum of 7): a lost packet is not a lost connection.
 const RETRIES: u8 = 6;
-
-impl<U: QpUser> CqContext<'_, U> {
-    /// Tells the connection manager that a message has arrived from the peer, whose handshake is
-    /// thus over: the datagram that it waits for may be lost. Does not sleep.
-    pub(crate) fn notify_established(&self) {
-        // SAFETY: A completion is being handled, so the identifier is valid; it was accepted. An
-        // error means that the connection is established or ends, or that memory is short: the CM
-        // repeats its reply then, and the peer its answer. With iWARP no notification is needed.
-        let _ = unsafe {
-            bindings::rdma_notify(
-                self.qp().hw().id.as_raw(),
-                bindings::ib_event_type_IB_EVENT_COMM_EST,
-            )
-        };
-    }
-}
 
 /// The owner of a queue pair, which ends the connection when it is dropped.
 pub(crate) struct QpOwner<U: QpUser>(Arc<QueuePair<U>>);

@@ -19,14 +19,14 @@ use crate::{
         responder::grants::Grants,
         wire::{header::Credits, private_data::Thresholds},
     },
-    rdma::{CqContext, List, RecvCtxt, SqError, RECV_BATCH},
+    rdma::{List, RecvCtxt, SqError, RECV_BATCH},
     sunrpc::{jiffies, jiffies_to_ms},
 };
 use kernel::{alloc::Flags, prelude::*, sync::atomic::Relaxed};
 
 /// What the completions and the threads of one connection share.
 pub(super) struct Incoming {
-    /// Whether the handshake is over: messages may arrive earlier, but wait for that.
+    /// Whether the handshake is over, as the connection manager or a message says.
     pub(super) is_established: bool,
     /// Calls whose RDMA Reads are done. They go first: their pages are limited.
     reads_done: List<RecvCtxt<SvcxprtRdma>>,
@@ -60,10 +60,10 @@ impl Incoming {
         })
     }
 
-    /// The Call to take next, once the handshake is over.
+    /// The Call to take next.
     fn head(&self) -> Option<&CallInfo> {
         let head = self.reads_done.first().or_else(|| self.ready.first());
-        head.filter(|_| self.is_established).map(RecvCtxt::data)
+        head.map(RecvCtxt::data)
     }
 
     /// For how many milliseconds the oldest Call has been outstanding.
@@ -142,18 +142,11 @@ impl SvcxprtRdma {
         self.listener.read_pages.fetch_sub(pages, Relaxed);
     }
 
-    /// The handshake is over. Called by the connection manager.
-    pub(super) fn established(&self) {
-        let mut incoming = self.incoming.lock();
-        incoming.is_established = true;
-        self.wake(&incoming);
-    }
-
     /// Counts a message that asks for `requested` credits, and queues it. `count` is called under
     /// the lock.
     pub(super) fn queue(
         &self,
-        cx: &mut CqContext<'_, Self>,
+        qp: &Qp,
         mut ctxt: RecvBox,
         requested: Credits,
         count: impl FnOnce(&mut Incoming),
@@ -162,8 +155,12 @@ impl SvcxprtRdma {
         if self.svc.is_closing() {
             // `detach` may have dropped the others.
             drop(incoming);
-            return cx.qp().put_recv(ctxt);
+            return qp.put_recv(ctxt);
         }
+        // The connection manager waits for one datagram, which may be lost, so a message counts as
+        // well. The CM is not told (rdma_notify()): if the peer disconnects before its worker has
+        // heard of that, it repeats its reply for a minute, and rdma_destroy_id() waits for it.
+        incoming.is_established = true;
         count(&mut incoming);
         let arrival = jiffies();
         ctxt.with_data().1.arrival = arrival;
@@ -176,12 +173,6 @@ impl SvcxprtRdma {
         // Otherwise XPT_DATA is set, or will be when a limit changes.
         if is_first {
             self.wake(&incoming);
-        }
-        let is_established = incoming.is_established;
-        drop(incoming);
-        if !is_established {
-            // The datagram that the connection manager waits for may be lost.
-            cx.notify_established();
         }
     }
 

@@ -155,7 +155,7 @@ pub(super) fn received(cx: &mut CqContext<'_, SvcxprtRdma>, mut ctxt: RecvBox) {
         info.what = Decoded::Refuse(refusal);
     }
     info.pages_to_read = info.read_pages();
-    conn.queue(cx, ctxt, requested, |incoming| {
+    conn.queue(qp, ctxt, requested, |incoming| {
         if is_error {
             incoming.v2.error_sent();
         } else if version != VERSION_ONE {

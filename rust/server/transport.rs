@@ -251,7 +251,7 @@ impl QpUser for SvcxprtRdma {
 impl CmHandler for SvcxprtRdma {
     fn event(&self, event: CmEvent<'_>) {
         match event {
-            CmEvent::Established(_) => self.established(),
+            CmEvent::Established(_) => self.incoming.lock().is_established = true,
             CmEvent::Other { event, status, .. } => match Cause::of_event(event, status) {
                 // The address may still be reached.
                 None | Some(Cause::AddressChanged) => {}
