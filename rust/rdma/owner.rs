@@ -215,7 +215,8 @@ impl<U: QpUser> QpOwner<U> {
         })
     }
 
-    /// Ends the connection. The queue pair goes to the error state. May sleep.
+    /// Ends the connection. The queue pair goes to the error state. A peer whose handshake is not
+    /// over for the connection manager is told when the identifier is destroyed. May sleep.
     pub(crate) fn disconnect(&self) {
         // SAFETY: The identifier is valid. An error means that there is no connection to end.
         let _ = unsafe { bindings::rdma_disconnect(self.id().as_raw()) };

@@ -153,7 +153,8 @@ impl Connection {
             return Err(ERANGE);
         }
         let qp = QpOwner::new(id, &pd, &caps, rdma.clone());
-        // A device may take less than it says. Elsewhere EINVAL means that the client has gone.
+        // A device may take less than it says. EINVAL otherwise means that the client has gone,
+        // which is the cause unless it went before `into_id`.
         let qp = qp.map_err(|error| match error {
             EINVAL if rdma.cause.as_ref().is_none() => ERANGE,
             error => error,

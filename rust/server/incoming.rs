@@ -26,7 +26,7 @@ use kernel::{alloc::Flags, prelude::*, sync::atomic::Relaxed};
 
 /// What the completions and the threads of one connection share.
 pub(super) struct Incoming {
-    /// Whether the handshake is over, as the connection manager or a message says.
+    /// Whether the handshake is over, as the connection manager or a queued message says.
     pub(super) is_established: bool,
     /// Calls whose RDMA Reads are done. They go first: their pages are limited.
     reads_done: List<RecvCtxt<SvcxprtRdma>>,
