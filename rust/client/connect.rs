@@ -86,15 +86,18 @@ impl EpState {
     ///
     /// The CM reports [`Cause::Unreachable`] of an open connection whenever the neighbour entry of
     /// the peer changes or fails. If the path is broken, the device finds out with the next
-    /// packets.
+    /// packets. It reports [`Cause::Rejected`] of one if the peer ends it before its own CM has
+    /// heard that the handshake is over.
     fn end(&self, failure: Failure) {
-        let Failure { cause, .. } = failure;
         let mut status = self.status.lock();
         let is_open = status.reached == Step::Connected;
-        if status.ended.is_some() || is_open && cause == Cause::Unreachable {
+        if status.ended.is_some() || is_open && failure.cause == Cause::Unreachable {
             return;
         }
-        status.ended = Some(failure);
+        status.ended = Some(match failure.cause {
+            Cause::Rejected if is_open => Cause::Disconnected.into(),
+            _ => failure,
+        });
         if is_open {
             self.transport.xprt.force_disconnect();
         }
