@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# What the handshake tells the server of how many RDMA Reads may be under way, and that Calls are answered before it is over.
+# What the handshake tells the server of how many RDMA Reads may be under way. Calls that come before it is over are
+# answered.
 # virtual: limits what the devices can do
 
 . "$(dirname "$0")/lib/test.sh"
