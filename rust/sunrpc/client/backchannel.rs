@@ -2,7 +2,7 @@
 
 //! Backward Calls (RFC 8167): requests that the peer sends and this end answers.
 //!
-//! A Call is copied out of its receive buffer, which is posted again immediately, so a burst of
+//! A Call is copied out of its receive buffer, which does not wait for the service, so a burst of
 //! Calls never uses up the posted Receives.
 
 use super::xprt::Xprt;
