@@ -37,7 +37,7 @@ const MIN_REQUESTS: u32 = 4;
 pub(super) struct EpLimits {
     /// Calls that can be outstanding.
     pub(super) requests: u32,
-    /// The type of the memory regions.
+    /// The type of the MRs.
     pub(super) mr_type: MrType,
     /// Pages that one of them holds; with gaps, pieces.
     pub(super) mr_pages: u32,
@@ -66,14 +66,14 @@ impl EpLimits {
         if attributes.max_send_sge < 1 {
             return Err(c"its Sends have too few gather elements");
         }
-        // With gaps, one region holds the data, head and tail.
+        // With gaps, one MR holds the data, head and tail.
         let (mr_type, most) = if attributes.gaps {
             (MrType::SgGaps, DATA_PAGES + 2)
         } else {
             (MrType::MemReg, DATA_PAGES)
         };
         let mr_pages = attributes.max_fast_reg_pages.min(most);
-        // Without gaps, head and tail of a message take one region each.
+        // Without gaps, head and tail of a message take one MR each.
         let segments = DATA_PAGES.div_ceil(mr_pages).saturating_add(2);
         if segments > MAX_SEGMENTS {
             return Err(c"its memory regions hold too few pages");
@@ -139,7 +139,7 @@ mod tests {
         max_transfer_sge: 30,
     };
 
-    /// Pages in the smallest regions of which 16 are enough: 14 for a mebibyte, and one each for
+    /// Pages in the smallest MRs of which 16 are enough: 14 for a mebibyte, and one each for
     /// head and tail.
     const LEAST_PAGES: u32 = DATA_PAGES.div_ceil(14);
     const _: () = assert!(PAGE_SIZE != 4096 || LEAST_PAGES == 19);

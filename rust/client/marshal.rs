@@ -160,14 +160,14 @@ fn build(
     };
     let header = encode_call(buffer, &fixed, read_list, [write_chunk], reply_chunk).ok()?;
     let rtype = match plan.call {
-        CallForm::Inline => 1,
-        CallForm::ReadChunk { .. } => 3,
-        CallForm::PositionZero => 4,
+        CallForm::Inline => 1,           // rpcrdma_noch_pullup
+        CallForm::ReadChunk { .. } => 3, // rpcrdma_readch
+        CallForm::PositionZero => 4,     // rpcrdma_areadch
     };
     let wtype = match plan.reply {
-        ReplyForm::Inline => 0,
-        ReplyForm::WriteChunk => 5,
-        ReplyForm::ReplyChunk => 6,
+        ReplyForm::Inline => 0,     // rpcrdma_noch
+        ReplyForm::WriteChunk => 5, // rpcrdma_writech
+        ReplyForm::ReplyChunk => 6, // rpcrdma_replych
     };
     trace::xprtrdma_marshal(rqst, header, rtype, wtype);
     let copied = usize::try_from(plan.inline_len).ok()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory regions and slots of a connection that no Call uses.
+//! The MRs and slots of a connection that no Call uses.
 
 use super::{frwr::CallMrs, limits::EpLimits, transport::RpcrdmaXprt};
 use crate::{

@@ -118,7 +118,7 @@ impl Rqst {
     }
 
     /// Whether the request was sent on the present connection, which may end at any time unless the
-    /// caller holds the send lock.
+    /// caller holds the send lock. While there is none, also true of one that waits for it.
     pub(crate) fn is_of_connection(&self) -> bool {
         // SAFETY: Request and transport are valid, and only the request's sender changes its
         // connect cookie.

@@ -59,7 +59,7 @@ pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
 ///
 /// # Errors
 ///
-/// `EIO` or `EMSGSIZE` if the Reply does not fit the request's buffer.
+/// `EIO` if the request expects pages.
 unsafe fn copy_reply(rqst: *mut bindings::rpc_rqst, payload: &[u8]) -> Result<i32> {
     // SAFETY: Only the completion uses the buffer of a request that waits.
     let rcv_buf = unsafe { &mut (*rqst).rq_rcv_buf };
@@ -139,8 +139,9 @@ impl Bc {
         self.with_waiting(xid, |xprt, rqst| unsafe { xprt.return_credit(rqst) });
     }
 
-    /// Calls `with` for the request that waits for the Reply with this XID, under `queue_lock`:
-    /// completing the request requires it, and the request stays during the call.
+    /// Calls `with` for the request that waits for the Reply with this XID, under `queue_lock`,
+    /// which completing the request requires. The request is pinned, so it stays during the call:
+    /// the task of one that is complete takes no lock before it releases it.
     fn with_waiting(&self, xid: u32, with: impl FnOnce(&RpcXprt, *mut bindings::rpc_rqst)) {
         let state = self.state.lock();
         let Some(xprt) = state.xprt() else {
@@ -152,7 +153,10 @@ impl Bc {
             let _guard = xprt.queue_lock();
             let rqst = bindings::xprt_lookup_rqst(raw, xid.to_be());
             if !rqst.is_null() {
-                return with(xprt, rqst);
+                bindings::xprt_pin_rqst(rqst);
+                with(xprt, rqst);
+                bindings::xprt_unpin_rqst(rqst);
+                return;
             }
         }
         xprt.late_reply();

@@ -131,8 +131,8 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
     // SAFETY: A `BcAllocation` begins with a `Base`. Until it is added only this thread knows of
     // it, and only its end uses `svc`. The arguments are valid during the callback. The transport
     // is removed when it ends. The caller's reference to the server transport keeps sunrpc from
-    // dropping the one in `xpt_bc_xprt` meanwhile. Release: who finds the transport there finds it
-    // set up.
+    // dropping the one in `xpt_bc_xprt` meanwhile. Release: who finds the transport there
+    // finds what this function has set.
     unsafe {
         let ops = &BcXprtOps::<L::Connection>::OPS;
         let allocation = rpc_xprt::allocate::<BcAllocation>(args, user, ops, credits)?.as_ptr();
