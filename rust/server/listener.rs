@@ -161,9 +161,6 @@ impl SvcListener for SvcRdmaListener {
     }
 
     fn accept<'a>(&self, accepting: Accepting<'a, Connection>) -> Option<Published<'a>> {
-        // No other thread accepts meanwhile, and a client on this machine may need a connection to
-        // give memory back.
-        let _scope = ReclaimScope::noio();
         let (request, is_followed) = self.state.lock().id.as_ref()?.next()?;
         if is_followed {
             self.xprt.wake_for_connection();

@@ -25,7 +25,7 @@ use crate::{
     rdma::CqContext,
     sunrpc::{
         server::{Receiving, SvcCall},
-        PageVec, ReclaimScope,
+        PageVec,
     },
     trace,
 };
@@ -200,7 +200,6 @@ pub(super) fn recvfrom(
     mut ctxt: RecvBox,
     rqst: &mut Receiving<'_>,
 ) -> Option<SvcCall<RecvBox>> {
-    let _scope = ReclaimScope::noio();
     let info = ctxt.data();
     let refusal = match info.what {
         Decoded::Refuse(refusal) => refusal,
@@ -249,7 +248,6 @@ pub(super) fn release_ctxt(qp: &Qp, ctxt: RecvBox) {
     qp.unreserve(mrs);
     qp.user().end_call(arrival, is_offering);
     if !is_answered {
-        let _scope = ReclaimScope::noio();
         qp.user().drop_call(qp);
     }
 }

@@ -18,10 +18,7 @@ use crate::{
         },
     },
     stats::Form,
-    sunrpc::{
-        server::{KeptCall, Replying},
-        ReclaimScope,
-    },
+    sunrpc::server::{KeptCall, Replying},
     trace,
 };
 use kernel::{
@@ -80,7 +77,6 @@ pub(super) fn result_payload(mut ctxt: KeptCall<'_, RecvBox>, at: u32, length: u
 ///
 /// Any error means that the connection has to be closed.
 pub(super) fn sendto(qp: &Owner, rqst: Replying<'_>, mut ctxt: KeptCall<'_, RecvBox>) -> Result {
-    let _scope = ReclaimScope::noio();
     let conn = qp.user();
     send_reply(qp, rqst, &mut ctxt).inspect_err(|&error| {
         let xid = ctxt.message().data().xid();

@@ -76,6 +76,7 @@ impl<L: SvcListener> ListenerOps<L> {
             (xprt, xprt.transport::<L>())
         };
         xprt.clear(bindings::XPT_CONN);
+        let _scope = ReclaimScope::noio();
         // SAFETY: This is a thread of the service, which has marked the listener as busy. These are
         // the operations for the connections of an `L`.
         let accepting = unsafe { Accepting::new(xprt, &ConnectionOps::<L::Connection>::OPS) };
@@ -109,6 +110,7 @@ impl<T: SvcConnection> ConnectionOps<T> {
     /// - `rqstp` belongs to the calling thread, and its transport is a connection with this table,
     ///   which stays allocated.
     unsafe extern "C" fn recvfrom(rqstp: *mut bindings::svc_rqst) -> c_int {
+        let _scope = ReclaimScope::noio();
         // SAFETY: The request and its transport are valid during the callback. This thread has
         // marked the transport as busy until `svc_xprt_received`.
         unsafe {
@@ -129,6 +131,7 @@ impl<T: SvcConnection> ConnectionOps<T> {
     /// - `rqstp` belongs to the calling thread, its transport is a connection with this table, and
     ///   its context is the one that `recvfrom` left. It has a Reply.
     unsafe extern "C" fn sendto(rqstp: *mut bindings::svc_rqst) -> c_int {
+        let _scope = ReclaimScope::noio();
         // SAFETY: The request belongs to the calling thread, has a Reply, and has the context that
         // `recvfrom` left (this function's contract).
         let sent = unsafe {
@@ -205,6 +208,7 @@ impl<T: SvcConnection> ConnectionOps<T> {
         let Some(context) = NonNull::new(context) else {
             return;
         };
+        let _scope = ReclaimScope::noio();
         // SAFETY: `context` is a Call that `recvfrom` left, and is not used again. `raw` is a
         // connection with this table, so it is a `T` that was published (this function's contract).
         unsafe {
