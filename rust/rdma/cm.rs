@@ -315,8 +315,8 @@ impl CmId<Bound> {
         })
     }
 
-    /// Whether this is iWARP. RDMA Reads go into registered memory only there, and the limits on
-    /// the elements of their lists say nothing.
+    /// Whether this is iWARP. There RDMA Reads always need registered memory, and the limits on the
+    /// elements of their lists say nothing.
     pub(crate) fn is_iwarp(&self) -> bool {
         let device = self.raw_device().as_ptr();
         // SAFETY: By the type's invariant the device is registered, and this is one of its ports.

@@ -148,8 +148,8 @@ impl Device {
 
 impl Attributes {
     /// The most pages in one RDMA Read or Write of an accepted connection: those of the regions
-    /// that the RDMA core makes (`rdma_rw_fr_page_list_len()`). It gives each as many elements as
-    /// it has pages, and an IOMMU can merge adjacent pages into one element.
+    /// that the RDMA core makes (`rdma_rw_fr_page_list_len()`). It fills a region by elements and
+    /// not by pages, and an element may have several pages: a range of more pages would not fit.
     pub(crate) fn region_pages(&self) -> NonZeroU32 {
         const MOST: u32 = 256;
         let pages = self.max_fast_reg_pages.min(MOST);

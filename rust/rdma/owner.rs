@@ -38,12 +38,13 @@ pub(super) struct Hw {
     pub(super) pd: Arc<Pd>,
 }
 
-/// What both roles ask of the peer when they connect. It gets `private_data` (RFC 8797).
-fn conn_param(private_data: &[u8]) -> Result<bindings::rdma_conn_param> {
+/// What both roles ask of the peer when they connect: to repeat a Send that finds no Receive
+/// `rnr_retries` times. It gets `private_data` (RFC 8797).
+fn conn_param(private_data: &[u8], rnr_retries: u8) -> Result<bindings::rdma_conn_param> {
     Ok(bindings::rdma_conn_param {
         private_data: private_data.as_ptr().cast(),
         private_data_len: u8::try_from(private_data.len()).map_err(|_| EINVAL)?,
-        rnr_retry_count: RNR_RETRIES,
+        rnr_retry_count: rnr_retries,
         ..Default::default()
     })
 }
@@ -179,7 +180,7 @@ impl<U: QpUser> QpOwner<U> {
     ///
     /// Whatever the connection manager returns now; a later failure is reported as an event.
     pub(crate) fn connect(&self, private_data: &[u8], responder_resources: u8) -> Result {
-        let mut raw = conn_param(private_data)?;
+        let mut raw = conn_param(private_data, RNR_RETRIES)?;
         raw.responder_resources = responder_resources;
         raw.retry_count = RETRIES;
         // SAFETY: The identifier is valid.
@@ -195,9 +196,8 @@ impl<U: QpUser> QpOwner<U> {
     ///
     /// `EINVAL` if the peer is already gone, or whatever the connection manager returns.
     pub(crate) fn accept(&self, private_data: &[u8], initiator_depth: u8) -> Result {
-        let mut raw = conn_param(private_data)?;
+        let mut raw = conn_param(private_data, RNR_FOR_EVER)?;
         raw.initiator_depth = initiator_depth;
-        raw.rnr_retry_count = RNR_FOR_EVER;
         let id = self.id().as_raw();
         QueuePair::start_watchdog(&self.0);
         // SAFETY: The identifier is valid; the parameters are copied during the call.

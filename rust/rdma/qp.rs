@@ -55,8 +55,8 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
         proof: Option<RemoteInvalidation<'_, Self>>,
     );
 
-    /// A signalled chain has completed, and there is room for others. `pages` are those that RDMA
-    /// Reads have filled, if it had any.
+    /// A signalled chain has succeeded; its context and its entries of the send queue are free, or
+    /// taken by pending chains. `pages` are those that RDMA Reads have filled, if it had any.
     fn sent(_cx: &mut CqContext<'_, Self>, _data: Self::Send, _pages: Option<PageVec>) {}
 
     /// `pages` pages of a chain were put, or leaked. Called before its entries of the send queue
@@ -75,8 +75,8 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
     /// of the send queue held, by any thread.
     fn sq_full(&self);
 
-    /// There is room on the send queue after [`SqError::Full`] or a failed [`QueuePair::reserve`].
-    /// Also called by threads.
+    /// The send queue has free entries and an idle context after [`SqError::Full`] or a failed
+    /// [`QueuePair::reserve`]. Also called by threads.
     ///
     /// [`SqError::Full`]: super::SqError::Full
     fn sq_available(&self);

@@ -28,8 +28,9 @@ use kernel::{
     sync::{Arc, SpinLockGuard},
 };
 
-/// A client posts so many Receives together: ringing the doorbell costs the same for one as for
-/// many. A server keeps as many idle ones.
+/// So many Receives are posted together, by a client for Replies and by a server for what it has
+/// granted: ringing the doorbell costs the same for one as for many. A server keeps as many idle
+/// ones.
 pub(crate) const RECV_BATCH: u32 = 8;
 
 /// A buffer for one message, and the work request that posts it.
@@ -290,8 +291,7 @@ impl<U: QpUser> CqContext<'_, U> {
     }
 }
 
-// SAFETY: The field has this type. Receives are posted only on the queue pair that has made them:
-// `put_idle` keeps one only if its buffer has the PD of the queue pair, which no other one has.
+// SAFETY: The field has this type. Only `post_idle` posts Receives, on a `QueuePair<U>`.
 unsafe impl<U: QpUser> Complete for RecvCtxt<U> {
     type User = U;
 

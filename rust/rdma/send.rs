@@ -49,7 +49,7 @@ impl From<SqError> for Error {
     }
 }
 
-/// Numbers of a queue pair at one time.
+/// Numbers of a queue pair.
 pub(crate) struct QpView {
     /// Receives that are posted, and all.
     pub(crate) recvs_posted: u32,
@@ -117,14 +117,11 @@ impl<U: QpUser> SendQueue<U> {
         }
     }
 
-    /// When the oldest chain that is under way was handed over, in runs of the watchdog.
+    /// When the oldest chain that is under way was handed over, in runs of the watchdog. Both lists
+    /// are in that order, and no chain is posted while another one is pending.
     pub(super) fn oldest(&self) -> Option<u32> {
-        let under_way = [&self.posted, &self.pending];
-        under_way
-            .into_iter()
-            .flat_map(List::iter)
-            .map(|ctxt| ctxt.handed)
-            .min()
+        let oldest = self.posted.first().or(self.pending.first())?;
+        Some(oldest.handed)
     }
 
     /// Takes the first pending chain, if there are enough free entries for it.

@@ -255,8 +255,8 @@ impl<U: QpUser> SendBox<'_, U> {
     /// pages.
     pub(crate) fn add(&mut self, range: PageRange, handle: u32, offset: u64) -> Result {
         let SendCtxt { rw, pages, .. } = &mut **self.ctxt;
-        // SAFETY: The hardware objects exist (type invariant). The pages stay with the context, and
-        // do not change while there are ranges, until the ranges are released.
+        // SAFETY: The hardware objects exist (type invariant). The pages stay with the context, or
+        // with its completion, and do not change until the ranges are released.
         unsafe { rw.add(self.qp.hw(), pages, range, handle, offset) }
     }
 

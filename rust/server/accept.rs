@@ -153,8 +153,8 @@ impl Connection {
             return Err(ERANGE);
         }
         let qp = QpOwner::new(id, &pd, &caps, rdma.clone());
-        // A device may take less than it says. EINVAL otherwise means that the client has gone,
-        // which is the cause unless it went before `into_id`.
+        // A device may take less than it says. EINVAL otherwise means that the client has gone:
+        // the connection manager's event has set the cause, unless it came before `into_id`.
         let qp = qp.map_err(|error| match error {
             EINVAL if rdma.cause.as_ref().is_none() => ERANGE,
             error => error,

@@ -135,7 +135,8 @@ impl SvcxprtRdma {
         Some(ctxt)
     }
 
-    /// Counts `pages` pages as no longer those of RDMA Reads, unless [`Self::drop_ready`] has.
+    /// Subtracts `pages` from both counts of the pages of RDMA Reads, at most what
+    /// [`Self::drop_ready`] has left.
     fn put_read_pages(&self, incoming: &mut Incoming, pages: u32) {
         let pages = pages.min(incoming.pages);
         incoming.pages -= pages;

@@ -115,8 +115,9 @@ impl ListenerShared {
         self.with_unanswerable(|calls, now| calls.record(peer.host(), xid, now));
     }
 
-    /// Whether Calls of `peer` have cost earlier connections. Otherwise nothing has to be asked of
-    /// those on a connection that begins now: a peer makes the others' Calls wait for no lock.
+    /// Whether Calls of `peer` have cost earlier connections. Otherwise the Calls on a connection
+    /// that begins now need not be looked for ([`Self::is_unanswerable`]): what one peer has done
+    /// has no other one's Calls take the lock.
     pub(super) fn has_unanswerable(&self, peer: &SocketAddress) -> bool {
         self.with_unanswerable(|calls, now| calls.has_any(peer.host(), now))
     }

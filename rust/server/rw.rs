@@ -72,7 +72,7 @@ pub(super) fn post_reads(qp: &Owner, mut ctxt: RecvBox, rqst: &mut Receiving<'_>
             *send_ctxt.data() = SendInfo::Reads(ctxt);
             match send_ctxt.post_reads(cid) {
                 Ok(()) => qp.unreserve(unused),
-                // The connection's other Calls need no MRs.
+                // The reserved MRs are not given back: the connection ends.
                 Err(_) => conn.fail(Cause::PostFailed),
             }
         }
