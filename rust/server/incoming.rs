@@ -22,7 +22,11 @@ use crate::{
     rdma::{List, RecvCtxt, SqError, RECV_BATCH},
     sunrpc::{jiffies, jiffies_to_ms},
 };
-use kernel::{alloc::Flags, prelude::*, sync::atomic::Relaxed};
+use kernel::{
+    alloc::Flags,
+    prelude::*,
+    sync::{atomic::Relaxed, SpinLockGuard},
+};
 
 /// What the completions and the threads of one connection share.
 pub(super) struct Incoming {
@@ -81,10 +85,13 @@ impl Incoming {
 }
 
 impl SvcxprtRdma {
-    /// Sets XPT_DATA and wakes a thread, if there is a Call.
-    pub(super) fn wake(&self, incoming: &Incoming) {
+    /// Sets XPT_DATA and, once the lock is released, wakes a thread, if there is a Call. Waking one
+    /// takes longer than all that is done under the lock, which the thread takes next.
+    pub(super) fn wake(&self, incoming: SpinLockGuard<'_, Incoming>) {
         if incoming.head().is_some() && !self.svc.is_closing() {
-            self.svc.wake_for_data();
+            self.svc.set_data();
+            drop(incoming);
+            self.svc.enqueue();
         }
     }
 
@@ -173,7 +180,7 @@ impl SvcxprtRdma {
         incoming.ready.push_back(ctxt);
         // Otherwise XPT_DATA is set, or will be when a limit changes.
         if is_first {
-            self.wake(&incoming);
+            self.wake(incoming);
         }
     }
 
@@ -188,7 +195,7 @@ impl SvcxprtRdma {
         let is_first = incoming.reads_done.first().is_none();
         incoming.reads_done.push_back(ctxt);
         if is_first {
-            self.wake(&incoming);
+            self.wake(incoming);
         }
     }
 
@@ -214,7 +221,7 @@ impl SvcxprtRdma {
         }
         if is_offering {
             self.reply_load.fetch_sub(1, Relaxed);
-            self.wake(&incoming);
+            self.wake(incoming);
         }
     }
 

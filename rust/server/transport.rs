@@ -223,7 +223,7 @@ impl QpUser for SvcxprtRdma {
     }
 
     fn sq_available(&self) {
-        self.wake(&self.incoming.lock());
+        self.wake(self.incoming.lock());
     }
 
     fn qp_event(&self, event: u32) {

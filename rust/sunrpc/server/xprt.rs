@@ -143,10 +143,9 @@ impl SvcXprt {
         }
     }
 
-    /// Sets XPT_DATA, and wakes a thread: it can take a Call. Does not sleep.
-    pub(crate) fn wake_for_data(&self) {
+    /// Sets XPT_DATA: a thread can take a Call. [`Self::enqueue`] is to be called next.
+    pub(crate) fn set_data(&self) {
         self.set(bindings::XPT_DATA);
-        self.enqueue();
     }
 
     /// Clears XPT_DATA: no thread can take a Call.
@@ -172,7 +171,7 @@ impl SvcXprt {
     /// transports: in between nfsd_shutdown_net() waits for percpu_ref_kill_and_confirm(). A
     /// service that was never started has listeners only, and these end after the handlers that
     /// call this.
-    fn enqueue(&self) {
+    pub(crate) fn enqueue(&self) {
         let _pools = rcu::read_lock();
         // SAFETY: The transport is valid (type invariant). Once sunrpc has closed it, it is marked
         // as busy for good, so the call leaves it alone.

@@ -62,6 +62,8 @@ enum Without {
     ClearingUnderIncoming,
     /// Who lets go of the transport looks whether there is more.
     LookingOnReceived,
+    /// Who has set XPT_DATA wakes a thread, once `incoming` is released.
+    Waking,
 }
 
 /// Runs every interleaving: how many states there are, or one in which nothing happens any more, too early.
@@ -78,7 +80,7 @@ fn explore(
             continue;
         }
         let threads = (0..2).filter_map(|thread| state.thread(thread, without));
-        let others = [state.handler(without), state.arrive()];
+        let others = [state.handler(without), state.arrive(), state.woken(without)];
         let next: Vec<_> = threads.chain(others.into_iter().flatten()).collect();
         if next.is_empty() && !state.is_over() && (!closes || state.close) {
             return Err(Box::new(state));
@@ -124,6 +126,7 @@ fn each_decision_is_needed() {
         Without::WakingOnRead,
         Without::ClearingUnderIncoming,
         Without::LookingOnReceived,
+        Without::Waking,
     ] {
         let mut runs = runs();
         let loses =

@@ -67,6 +67,8 @@ pub(super) struct State {
     pub(super) queued: bool,
     pub(super) close: bool,
     pub(super) is_dead: bool,
+    /// How many have set XPT_DATA and are yet to call svc_xprt_enqueue().
+    pub(super) wakers: u8,
     /// Whether memory is registered.
     pub(super) registers: bool,
     // Under `incoming`.
@@ -126,6 +128,7 @@ impl State {
             queued: false,
             close: false,
             is_dead: false,
+            wakers: 0,
             registers,
             holder: None,
             read: VecDeque::new(),
@@ -159,11 +162,11 @@ impl State {
         }
     }
 
-    /// `SvcxprtRdma::wake`, under `incoming`.
+    /// `SvcxprtRdma::wake`, as far as it holds `incoming`.
     pub(super) fn wake(&mut self) {
         if self.head().is_some() && !self.close {
             self.data = true;
-            self.enqueue();
+            self.wakers += 1;
         }
     }
 

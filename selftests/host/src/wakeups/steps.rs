@@ -222,6 +222,16 @@ impl State {
         Some(next)
     }
 
+    /// The end of `SvcxprtRdma::wake`. Who calls it may have gone on here.
+    pub(super) fn woken(&self, without: Without) -> Option<Self> {
+        let mut next = self.clone();
+        next.wakers = self.wakers.checked_sub(1)?;
+        if without != Without::Waking {
+            next.enqueue();
+        }
+        Some(next)
+    }
+
     /// `SvcxprtRdma::close`.
     pub(super) fn force_close(&self) -> Option<Self> {
         if self.close || self.holder.is_some() {
