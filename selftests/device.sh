@@ -27,7 +27,7 @@ maps_fail() {
 	server_dir /export
 	server <<-'EOF'
 		head -c 64K /dev/urandom >/run/$TEST.block
-		for n in {1..400}; do cat /run/$TEST.block; done >/export/$TEST/file
+		cat $(yes /run/$TEST.block | head -n 400) >/export/$TEST/file
 		rm /run/$TEST.block
 	EOF
 	limit_devices failing_maps=2
