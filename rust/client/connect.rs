@@ -90,11 +90,12 @@ impl EpState {
     /// heard that the handshake is over.
     fn end(&self, failure: Failure) {
         let mut status = self.status.lock();
-        let is_open = status.reached == Step::Connected;
-        if status.ended.is_some() || is_open && failure.cause == Cause::Unreachable {
+        if status.ended.is_some() {
             return;
         }
+        let is_open = status.reached == Step::Connected;
         status.ended = Some(match failure.cause {
+            Cause::Unreachable if is_open => return,
             Cause::Rejected if is_open => Cause::Disconnected.into(),
             _ => failure,
         });

@@ -75,8 +75,8 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
     /// of the send queue held, by any thread.
     fn sq_full(&self);
 
-    /// The send queue has free entries and an idle context after [`SqError::Full`] or a failed
-    /// [`QueuePair::reserve`]. Also called by threads.
+    /// What lacked when [`SqError::Full`] was returned, or [`QueuePair::reserve`] failed, may be
+    /// there now. Also called by threads.
     ///
     /// [`SqError::Full`]: super::SqError::Full
     fn sq_available(&self);

@@ -118,7 +118,7 @@ impl<U: QpUser> SendQueue<U> {
     }
 
     /// When the oldest chain that is under way was handed over, in runs of the watchdog. Both lists
-    /// are in that order, and no chain is posted while another one is pending.
+    /// are in that order, and what is pending was handed over after all that is posted.
     pub(super) fn oldest(&self) -> Option<u32> {
         let oldest = self.posted.first().or(self.pending.first())?;
         Some(oldest.handed)

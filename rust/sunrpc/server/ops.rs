@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The operations tables: translate each callback from C pointers to a call of a [`SvcListener`] or
-//! [`SvcConnection`].
+//! [`SvcConnection`]. All that may sleep but `create` and `result_payload` runs in a
+//! [`ReclaimScope::noio`].
 
 use super::{
     rqst::{KeptCall, Receiving, Replying},
