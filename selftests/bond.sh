@@ -37,6 +37,7 @@ guest_add <<-'EOF'
 		rdma_link_add
 	}
 	active() { [ "$(cat /sys/class/net/bond7/bonding/active_slave)" = $1 ]; }
+	reachable() { ping -q -c 1 -W 1 $1 >/dev/null; }
 EOF
 
 # The spare interface leads nowhere: for the connection manager the address has moved all the same.
@@ -48,7 +49,7 @@ bond_fails_over() {
 	client <<-'EOF'
 		bond_begins
 		wait_for 20 active $NETDEV
-		wait_for 20 eval "ping -q -c 1 -W 1 $SERVER >/dev/null"
+		wait_for 20 reachable $SERVER
 	EOF
 	mount_nfs "$1"
 	# A packet that finds the address gone may end the connection before the connection manager does.
@@ -72,7 +73,7 @@ address_moves() {
 		wait_for 20 xprt_unconnected
 		log_has $mark "RDMA CM addr change for ndev bond7" || fail "the connection manager has not noticed"
 		ip link set bond7 type bond active_slave $NETDEV
-		wait_for 20 eval "ping -q -c 1 -W 1 $SERVER >/dev/null"
+		wait_for 20 reachable $SERVER
 	EOF
 }
 
@@ -88,7 +89,7 @@ server_fails_over() {
 		/lab/guest/server stop
 		bond_begins
 		wait_for 20 active $NETDEV
-		wait_for 20 eval "ping -q -c 1 -W 1 $CLIENT >/dev/null"
+		wait_for 20 reachable $CLIENT
 		nfsdctl listener "+rdma:$SERVER:20049"
 		nfsdctl threads 4
 	EOF
