@@ -273,6 +273,8 @@ behind_and_stopped() {
 }
 without_waiting() {
 	need_requester
+	# nfsd sends again what has no Reply within a tenth of the lease: within nine seconds, else.
+	server_lease 600
 	# Replies of one thread have its order.
 	defer server 'echo 4 >/proc/fs/nfsd/threads'
 	server 'echo 1 >/proc/fs/nfsd/threads'
