@@ -273,7 +273,7 @@ behind_and_stopped() {
 }
 without_waiting() {
 	need_requester
-	# nfsd sends again what has no Reply within a tenth of the lease: within nine seconds, else.
+	# The work meanwhile may take longer than the nine seconds that nfsd waits by default.
 	server_lease 600
 	# Replies of one thread have its order.
 	defer server 'echo 4 >/proc/fs/nfsd/threads'

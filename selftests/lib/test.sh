@@ -323,7 +323,7 @@ top_copies() {
 		cd /
 		cp -r --parents proc/self/mounts proc/self/mountinfo sys/kernel/debug/rpcrdma \
 			sys/module/rpcrdma/version /run/$TEST
-		# Names and links are enough of the rest. Without NFS' client there is no nfs/.
+		# Of the rest names and links are enough; sys/fs/nfs comes with NFS' client.
 		{ find sys/fs/nfs sys/kernel/sunrpc -type d -o -type l 2>/dev/null || true; } |
 			tar -c --no-recursion -T - | tar -C /run/$TEST -x
 		tar -C /run/$TEST -cz . | base64
